@@ -21,7 +21,7 @@ import numpy as np
 
 from fairbind.cluster.cache.cache import ClusterCache
 from fairbind.cluster.cache.pending import compute_vector
-from fairbind.cluster.cache.pods import PodEntry, Waiting, find_tenant
+from fairbind.cluster.cache.pods import Held, Opened, PodEntry, Waiting, find_tenant
 from fairbind.cluster.extender_turns import ClassNodes, ExtenderTurns, Turn
 from fairbind.cluster.objects.extender_wire import (
     ExtenderFilterResult,
@@ -167,15 +167,16 @@ class Extender:
             if owner is None or owner == tenant:
                 continue
             share, fair_share = shares.get(owner, (0.0, None))
-            left[owner] = left.get(owner, share) - self._compute_share(entry.facts)
+            left[owner] = left.get(owner, share) - self._compute_share(entry)
             if not lacks_some or fair_share is None or left[owner] < fair_share - TOLERANCE:
                 return False
         return True
 
-    def _compute_share(self, facts: PodFacts) -> float:
+    def _compute_share(self, entry: PodEntry) -> float:
         """Return the largest part of the cluster's totals that a pod holds, of the resources that count."""
         snapshot = self._cache.build_snapshot()
-        demand_r = compute_vector(facts.demand.share, snapshot.resources)
+        held = entry.position.demand if isinstance(entry.position, Held | Opened) else entry.facts.demand
+        demand_r = compute_vector(held.share, snapshot.resources)
         axes = zip(demand_r, snapshot.total_r, snapshot.counts_r, strict=True)
         return max((demand / total for demand, total, counts in axes if counts and total), default=0.0)
 

@@ -164,7 +164,7 @@ CLUSTER_METRICS = (
         "fairbind_fairness_resource",
         "gauge",
         ("resource",),
-        "1 for a resource that counts for shares now, else 0. By default pods count while slots would run out first.",
+        "1 for a resource that counts for shares now, else 0. By default slots count while they would run out first.",
     ),
     MetricSpec("fairbind_server_classes", "gauge", (), "Groups of nodes that are equal for every pending pod."),
     MetricSpec(

@@ -337,10 +337,10 @@ def test_a_change_of_one_claim_costs_what_the_claim_holds_and_not_what_there_is(
         cluster.put_claim(f"c{number}", [f"gpu-{number}"], [f"uid-p{number}"])
         cluster.place(f"p{number}")
     assert cluster.find_held() == {IMPLICIT: 200}
-    counts = count_calls(monkeypatch, (Devices, "_count"), (Devices, "_find_capacity"), (Books, "move"))
+    counts = count_calls(monkeypatch, (Devices, "_count"), (Devices, "find_capacity"), (Books, "move"))
 
     cluster.put_claim("c7", ["gpu-7", "gpu-8"], ["uid-p7"])
     assert cluster.find_held() == {IMPLICIT: 201}
     assert counts["_count"] <= 3
     assert counts["move"] <= 3
-    assert counts["_find_capacity"] == 0
+    assert counts["find_capacity"] == 0

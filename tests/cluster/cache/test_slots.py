@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import combinations
+from math import inf
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from cluster.builders import Cluster, Json, make_node, make_pod
 from fairbind.cluster.cache import slots as slots_module
 from fairbind.cluster.cache.slots import WantedPods
 from fairbind.cluster.objects.facts import BASE_RESOURCES, Demand
-from fairbind.cluster.objects.requests import make_demand
+from fairbind.cluster.objects.requests import add_claimed, make_demand
 from fairbind.cluster.tenancy.tenants import TenantSpec
 from fairbind.model import MAX_AMOUNT, PolicySettings
 from fairbind.scheduling import run_cycle
@@ -208,12 +209,17 @@ def test_kinds_that_nobody_wants_any_more_are_forgotten() -> None:
 
 # --- against plain fractions ---
 
-TOTAL_R = (8_000, 2**33, 0, 40)
-OTHERS_R = (True, True, True, False)
+VOLUMES = "volumes.disk.example.com"
+AXES = (*BASE_RESOURCES, VOLUMES)
+TOTAL_R = (8_000, 2**33, 0, 40, 60)
+OTHERS_R = (True, True, True, False, False)
 demands = st.builds(
-    lambda cpu, memory: make_demand({"cpu": cpu, "memory": memory, "pods": 1}),
+    lambda cpu, memory, volumes: add_claimed(
+        make_demand({"cpu": cpu, "memory": memory, "pods": 1}), {VOLUMES: volumes} if volumes else {}
+    ),
     st.sampled_from((1, 100, 300, 2_000, 9_000, MAX_AMOUNT)),
     st.sampled_from((0, 2**20, 2**28, 2**31)),
+    st.sampled_from((0, 1, 2, 7)),
 )
 wants = st.dictionaries(st.tuples(st.sampled_from("abc"), demands), st.integers(1, 60), min_size=1, max_size=8)
 specs = st.fixed_dictionaries(
@@ -221,39 +227,41 @@ specs = st.fixed_dictionaries(
 )
 
 
-@given(wants=wants, specs=specs)
+@given(wants=wants, specs=specs, resource=st.sampled_from(("pods", VOLUMES)))
 def test_it_is_what_plain_fractions_say(
-    wants: Mapping[tuple[str, Demand], int], specs: Mapping[str, TenantSpec]
+    wants: Mapping[tuple[str, Demand], int], specs: Mapping[str, TenantSpec], resource: str
 ) -> None:
     wanted = WantedPods()
     for (tenant, demand), count in wants.items():
         for _ in range(count):
             wanted.hold(tenant, demand)
-    answer, margin = judge(wants, specs)
+    answer, margin = judge(wants, specs, resource)
     assume(margin > Fraction(1, 10**6))
-    assert wanted.are_slots_scarce(BASE_RESOURCES, TOTAL_R, OTHERS_R, specs) == answer
+    assert wanted.are_slots_scarce(resource, AXES, TOTAL_R, OTHERS_R, specs) == answer
 
 
-def judge(wants: Mapping[tuple[str, Demand], int], specs: Mapping[str, TenantSpec]) -> tuple[bool, Fraction]:
+def judge(
+    wants: Mapping[tuple[str, Demand], int], specs: Mapping[str, TenantSpec], resource: str
+) -> tuple[bool, Fraction]:
     """Whether slots are scarce, and how far that is from being otherwise."""
-    steps = []
+    steps, slots = list[Step](), TOTAL_R[AXES.index(resource)]
     for tenant in sorted({tenant for tenant, _ in wants}):
         start, spec = Fraction(0), specs.get(tenant, TenantSpec(tenant))
-        sized = sorted(
-            (compute_size(demand, spec), count, compute_parts(demand))
+        sized = [
+            (compute_size(demand, spec), count, compute_parts(demand), dict(demand.share).get(resource, 0))
             for (name, demand), count in wants.items()
             if name == tenant and max(compute_parts(demand)) <= 1
-        )
-        for size, count, parts in sized:
-            steps.append((start, size, count, parts))
+        ]
+        for size, count, parts, number in sorted(sized, key=lambda each: each[0] / each[3] if each[3] else inf):
+            steps.append((start, size, count, parts, number))
             start += size * count
-    levels = sorted({edge for start, size, count, _ in steps for edge in (start, start + size * count)})
+    levels = sorted({edge for start, size, count, *_ in steps for edge in (start, start + size * count)})
     before = Fraction(0)
     for level in levels:
         running, used = run(steps, level)
-        if running > TOTAL_R[3]:
+        if running > slots:
             running_before, used_before = run(steps, before)
-            part = (TOTAL_R[3] - running_before) / (running - running_before)
+            part = (slots - running_before) / (running - running_before)
             at = max(one + part * (other - one) for one, other in zip(used_before, used, strict=True))
             return at < 1, abs(1 - at)
         before = level
@@ -270,12 +278,15 @@ def compute_size(demand: Demand, spec: TenantSpec) -> Fraction:
     return max(cpu / spec.resource_weights.get("cpu", Fraction(1)), memory) / spec.weight
 
 
-def run(
-    steps: Sequence[tuple[Fraction, Fraction, int, list[Fraction]]], level: Fraction
-) -> tuple[Fraction, list[Fraction]]:
-    """How many pods run at a level, and what they use of each resource, in parts of it."""
-    counts = [min(max((level - start) / size, Fraction(0)), Fraction(count)) for start, size, count, _ in steps]
+Step = tuple[Fraction, Fraction, int, list[Fraction], int]
+
+
+def run(steps: Sequence[Step], level: Fraction) -> tuple[Fraction, list[Fraction]]:
+    """How many slots are taken at a level, and what the pods use of each resource, in parts of it."""
+    counts = [min(max((level - start) / size, Fraction(0)), Fraction(count)) for start, size, count, *_ in steps]
     used = [
-        sum((count * parts[r] for count, (*_, parts) in zip(counts, steps, strict=True)), Fraction(0)) for r in range(2)
+        sum((count * parts[r] for count, (*_, parts, _) in zip(counts, steps, strict=True)), Fraction(0))
+        for r in range(2)
     ]
-    return sum(counts, Fraction(0)), used
+    taken = (count * number for count, (*_, number) in zip(counts, steps, strict=True))
+    return sum(taken, Fraction(0)), used

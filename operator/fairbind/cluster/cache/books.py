@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
+from fairbind.cluster.cache.claimed import set_capacities
 from fairbind.cluster.cache.devices import Devices
 from fairbind.cluster.cache.due import find_part
 from fairbind.cluster.cache.forecast import Forecast
@@ -480,8 +481,7 @@ class Books:
     def _resolve_devices(self) -> None:
         while self.devices.has_stale:
             self.move_all([uid for uid in self.devices.resolve() if uid in self.entries])
-        for node, amounts in self.devices.take_capacities():
-            self.servers.set_devices(node, amounts)
+        set_capacities(self.servers, self.devices, self.volumes.limits)
         changed = self.devices.follow_offers(self.servers.offers_version, self.servers.is_offered)
         if changed:
             asking = [q for q in self.queues.values() if any(r in changed for r, _ in q.key.demand.real)]

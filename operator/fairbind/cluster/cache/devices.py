@@ -36,7 +36,7 @@ from fairbind.cluster.objects.device_facts import (
     SliceFacts,
 )
 from fairbind.cluster.objects.facts import Amounts, Demand
-from fairbind.cluster.objects.requests import MAX_RESOURCES, add_claimed
+from fairbind.cluster.objects.requests import MAX_RESOURCES
 from fairbind.model import Rejection, RejectionKind
 
 Name = TypeVar("Name", str, PoolId)
@@ -51,6 +51,7 @@ class _Counted(NamedTuple):
 
 
 _NOTHING = _Counted(None, (), ())
+_NO_DEVICES: Mapping[str, int] = {}
 
 
 class Devices:
@@ -182,15 +183,15 @@ class Devices:
                 self._counted[key] = now
         return sorted(pods)
 
-    def take_capacities(self) -> list[tuple[str, dict[str, int]]]:
-        """Return the devices of nodes that have others since the last call, by resource."""
+    def take_stale_nodes(self) -> list[str]:
+        """Return the nodes that have other devices since the last call."""
         nodes, self._stale_nodes = self._stale_nodes, {}
-        return [(node, self._find_capacity(node)) for node in nodes]
+        return list(nodes)
 
-    def add_held(self, uid: str, demand: Demand) -> Demand:
-        """Return the demand of a placed pod with the devices that it holds."""
+    def find_held(self, uid: str) -> Mapping[str, int]:
+        """Return the devices that a placed pod holds, by resource."""
         held = self._held.get(uid)
-        return demand if held is None else add_claimed(demand, _keep_first(held))
+        return _NO_DEVICES if held is None else _keep_first(held)
 
     def describe(self) -> object:
         """Return what is counted, as plain comparable values."""
@@ -240,7 +241,8 @@ class Devices:
             if not resources:
                 del self._drivers[driver]
 
-    def _find_capacity(self, node: str) -> dict[str, int]:
+    def find_capacity(self, node: str) -> Mapping[str, int]:
+        """Return the devices of a node that count, by resource."""
         capacity: dict[str, int] = {}
         for driver, count in self.pools.count_devices(node).items():
             for resource in self._drivers.get(driver, ()) if count else ():

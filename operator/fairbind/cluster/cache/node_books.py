@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fairbind.cluster.objects.facts import Amounts, Demand, NodeFacts
+from fairbind.cluster.objects.volume_facts import are_attach_slots
 from fairbind.model import MAX_AMOUNT
 from fairbind.model.servers import IndexArray, IntArray
 
@@ -43,8 +44,8 @@ class ServerBook:
 
     Mappings and sets are replaced and never written to.
     system_ports: the uids of those of them that are system pods. reserved: promised to pods that are not bound yet.
-    pods: how many hold something or are promised something. devices: those that drivers publish, by resource.
-    claimed, system_claimed: those that pods hold.
+    pods: how many hold something or are promised something. devices: those that drivers publish and their attach slots,
+    by resource. claimed, system_claimed: those that pods hold.
     """
 
     node: NodeFacts | None = None
@@ -138,8 +139,10 @@ def compute_rows(books: Sequence[ServerBook], axes: Axes) -> Rows:
     rows.free_nr.put(where, frees)
     for n, book in enumerate(books):
         for resource in number.keys() & book.devices.keys():
-            amount = int(rows.capacity_nr[n, number[resource]]) + book.find_devices(resource)
-            rows.capacity_nr[n, number[resource]] = min(amount, MAX_AMOUNT)
+            r, amount = number[resource], book.find_devices(resource)
+            rows.capacity_nr[n, r] = min(int(rows.capacity_nr[n, r]) + amount, MAX_AMOUNT)
+            if are_attach_slots(resource):
+                rows.free_nr[n, r] = max(amount - book.claimed.get(resource, 0), -MAX_AMOUNT)
     return rows
 
 

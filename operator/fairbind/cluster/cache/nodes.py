@@ -8,7 +8,8 @@ come or go there are new ones, and what has not changed is carried over. A pod m
 heard of yet: its book exists all the same and waits for the node.
 
 Devices that drivers publish, and that pods hold through claims (`devices`), are part of a node's capacity and never of
-what is free there, because fairbind allocates no devices.
+what is free there, because fairbind allocates no devices. Attach slots (`claimed`) are part of both. No pod asks for
+them: what a node attaches is said by rules of its own (`attach_limits`).
 
 The axes are the four resources that every cluster has, and every other that some node offers. A resource that no node
 offers is no axis: nothing can be placed that asks for it, and it would only make every array wider. What nodes have as
@@ -28,6 +29,7 @@ from fairbind.cluster.cache.node_books import Axes, Rows, ServerBook, carry_over
 from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.filters.refusals import find_refusal, is_inside, is_usable
 from fairbind.cluster.objects.facts import BASE_RESOURCES, Amounts, Constraints, Demand, NodeFacts
+from fairbind.cluster.objects.volume_facts import are_attach_slots
 from fairbind.model import FreeChanges
 from fairbind.model.servers import BoolArray, IntArray, sum_exactly
 
@@ -150,7 +152,7 @@ class Servers:
         return book is not None and book.node is not None and is_inside(book.node, self._selector)
 
     def set_devices(self, name: str, devices: Mapping[str, int]) -> None:
-        """Take which devices a node has of those that are held through claims, by resource."""
+        """Take which devices and attach slots a node has of those that are held through claims, by resource."""
         book = self.books.setdefault(name, ServerBook())
         if book.node is not None:
             _count(self._published, book.devices, -1)
@@ -338,10 +340,12 @@ class Servers:
                 offered = {resource for resource, amount in book.node.allocatable if amount}
                 for resource in book.devices.keys() - offered:
                     claimed_k.setdefault(resource, np.zeros(len(self.names), dtype=np.bool_))[k] = True
-        if claimed_k or self.claimed_k:
-            self.claimed_k = {resource: claimed_k[resource] for resource in self.axes if resource in claimed_k}
-            self.claimed_only = frozenset(r for r in self.claimed_k if not self._offered[r])
-            self.claimed_version += 1
+        claimed_only = frozenset(r for r in claimed_k if r in self.axes and not self._offered[r])
+        if claimed_only == self.claimed_only and _are_equal(claimed_k, self.claimed_k, self.axes):
+            return
+        self.claimed_k = {resource: claimed_k[resource] for resource in self.axes if resource in claimed_k}
+        self.claimed_only = claimed_only
+        self.claimed_version += 1
 
     def compute_unclaimed(self) -> IntArray | None:
         """Return how many devices no pod holds, shape (K, R); None when no node has any. As of the last `flush`.
@@ -356,7 +360,7 @@ class Servers:
             book = self.books[name]
             for resource in book.devices.keys() | book.claimed.keys():
                 r = number.get(resource)
-                if r is not None:
+                if r is not None and not are_attach_slots(resource):
                     unclaimed_kr[k, r] = book.find_devices(resource) - book.claimed.get(resource, 0)
         return unclaimed_kr
 
@@ -387,6 +391,12 @@ class Servers:
                     *(book.ports[uid] for uid in sorted(book.system_ports))
                 )
         return taken_keys, fixed
+
+
+def _are_equal(one: Mapping[str, BoolArray], other: Mapping[str, BoolArray], axes: Axes) -> bool:
+    """Whether two mappings say the same of these axes."""
+    nowhere = np.zeros(0, dtype=np.bool_)
+    return all(np.array_equal(one.get(r, nowhere), other.get(r, nowhere)) for r in axes if r in one or r in other)
 
 
 def is_same_node(one: NodeFacts, other: NodeFacts) -> bool:

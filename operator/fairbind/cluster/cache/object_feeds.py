@@ -80,7 +80,7 @@ def make_volume_feeds(books: Books, touch: Callable[[], None]) -> ObjectFeeds:
             before = volumes.versions
             put(name, facts)
             is_other_answer = books.queues_about_volumes and volumes.versions != before
-            if volumes.has_stale or is_other_answer:
+            if volumes.has_stale or volumes.limits.stale_nodes or is_other_answer:
                 touch()
 
         return _make_feed(key, change, objects)

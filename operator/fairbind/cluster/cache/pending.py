@@ -269,6 +269,11 @@ class TaskQueue:
         return self._oldest
 
     @property
+    def is_lacking(self) -> bool:
+        """Whether the tasks ask for something that no node offers."""
+        return bool(self._missing)
+
+    @property
     def is_placeable(self) -> bool:
         """Whether the tasks could be placed if there were room."""
         return self.key.unsupported is None and self.is_eligible

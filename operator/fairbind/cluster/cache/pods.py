@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
+from fairbind.cluster.cache.claimed import add_brought, add_held
 from fairbind.cluster.cache.devices import Devices
 from fairbind.cluster.cache.nominations import Nominations
 from fairbind.cluster.cache.pending import QueueKey
@@ -211,10 +212,10 @@ def locate(
     if node is None and facts.terminating:
         return None
     if node is None and (is_on_its_way or not (takes_turns or asks or facts.scheduler == scheduler_name)):
-        return _locate_unplaced(facts, tenant, is_on_its_way=is_on_its_way)
+        return _locate_unplaced(facts, tenant, volumes, is_on_its_way=is_on_its_way)
     if node is not None:
         constraints = volumes.constrain(facts) if facts.claims else facts.constraints
-        demand = _find_held(facts, devices, reserves_growth=tenant not in above)
+        demand = _find_held(facts, node, devices, volumes, reserves_growth=tenant not in above)
         return Held(tenant, node, demand, constraints, facts.repels, facts.labels, facts.terminating, facts.carries)
     assert tenant is not None
     is_gated = facts.gated and not (takes_turns and facts.awaits_turn)
@@ -238,7 +239,7 @@ def locate(
     nomination = find_nomination(facts, tenant) if blocked is None else None
     key = QueueKey(
         tenant,
-        facts.demand,
+        add_brought(facts.demand, load, volumes.limits),
         constraints,
         blocked,
         pin=facts.pin,
@@ -254,9 +255,9 @@ def locate(
     return Waiting(key, task, facts.labels, nomination, wishes)
 
 
-def _find_held(facts: PodFacts, devices: Devices, *, reserves_growth: bool) -> Demand:
+def _find_held(facts: PodFacts, node: str, devices: Devices, volumes: Volumes, *, reserves_growth: bool) -> Demand:
     """Return what a pod holds on its node."""
-    demand = devices.add_held(facts.uid, facts.demand)
+    demand = add_held(facts, node, devices, volumes)
     return demand if reserves_growth or not demand.growth else leave_out_growth(demand)
 
 
@@ -269,10 +270,11 @@ def _find_unsupported(facts: PodFacts, devices: Devices | None, *, asks: bool) -
     return unsupported or (None if devices is None else devices.find_unserved(facts.demand))
 
 
-def _locate_unplaced(facts: PodFacts, tenant: str | None, *, is_on_its_way: bool) -> Position | None:
+def _locate_unplaced(facts: PodFacts, tenant: str | None, volumes: Volumes, *, is_on_its_way: bool) -> Position | None:
     """Return where a pod stands that another scheduler will place. is_on_its_way: its gate is open."""
     if tenant is not None and is_on_its_way:
-        return Opened(tenant, facts.demand, facts.constraints)
+        load = volumes.find_load(facts) if facts.claims else None
+        return Opened(tenant, add_brought(facts.demand, load, volumes.limits), facts.constraints)
     nomination = find_nomination(facts, tenant)
     return None if nomination is None else Promised(nomination)
 

@@ -1,4 +1,7 @@
-"""Whether slots (`pods`) count for shares: they do exactly when they would run out first.
+"""Whether slots count for shares: they do exactly when they would run out first.
+
+There are slots for pods (`pods`), and a driver's for the volumes that it attaches (`claimed`). They are judged by the
+same rule, the ones for pods first: where these count, they are one of the other resources for a driver's.
 
 A node takes so many pods, whatever these ask for. If slots never counted, a tenant whose pods ask for next to nothing
 could take all of them, and with them all CPUs. If they always counted, a tenant of ordinary small pods would
@@ -11,7 +14,8 @@ slots of the usable nodes are taken while some of every other resource is left, 
 * A tenant wants what it holds and what of it waits and may be placed, as if all could be moved. A pod that is placed
   goes from the one to the other, so no decision of ours ever changes the answer; only pods that come or go do, and
   nodes, tenants and weights. While all that is wanted has slots (most clusters, most of the time), the answer is no.
-* The smallest first, because that is what a thief would do: some large pods among many tiny ones hide nothing. A share
+* The smallest for each slot first, because that is what a thief would do: some large pods among many tiny ones hide
+  nothing, nor do pods without volumes among pods with many. A share
   is the sum of the pods' dominant shares here, a bit more than the tenant's own when its pods differ in shape.
 * Like shares it goes by totals. That a few nodes run out of slots while others have plenty is not seen.
 
@@ -21,6 +25,7 @@ bisection over arrays with an entry for each kind of pods.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
 
@@ -42,7 +47,7 @@ _ONE = Fraction(1)
 
 WantedKind = tuple[str, Demand]
 """A tenant's pods of one demand."""
-_Setting = tuple[Axes, tuple[int, ...], tuple[bool, ...], int]
+_Setting = tuple[Axes, tuple[int, ...], tuple[bool, ...]]
 
 
 class WantedPods:
@@ -56,7 +61,8 @@ class WantedPods:
         self._waiting: dict[QueueKey, int] = {}
         self._table = _Table()
         self._specs: Mapping[str, TenantSpec] = {}
-        self._kinds: tuple[_Table, int, _Setting, _Kinds] | None = None
+        self._units: Counter[str] = Counter()
+        self._kinds: dict[str, tuple[_Table, int, _Setting, _Kinds]] = {}
 
     def hold(self, tenant: str, demand: Demand, sign: int = 1) -> None:
         """Add a pod that holds something, or take it away."""
@@ -82,25 +88,39 @@ class WantedPods:
         return {(tenant, demand.real, demand.share): count for (tenant, demand), count in counts if count}
 
     def are_slots_scarce(
-        self, axes: Axes, total_r: tuple[int, ...], counts_r: tuple[bool, ...], specs: Mapping[str, TenantSpec]
+        self,
+        resource: str,
+        axes: Axes,
+        total_r: tuple[int, ...],
+        counts_r: tuple[bool, ...],
+        specs: Mapping[str, TenantSpec],
     ) -> bool:
         """Whether slots run out first. See the module.
 
-        total_r: what the usable nodes have. counts_r: what counts besides. specs: the declared tenants; another object
-        when one of them changes.
+        resource: the axis of the slots, `pods` or a driver's. total_r: what the usable nodes have. counts_r: what
+        counts besides. specs: the declared tenants; another object when one of them changes.
         """
-        slots = total_r[axes.index(PODS)]
-        if self.count <= slots:
+        slots = total_r[axes.index(resource)]
+        if (self.count if resource == PODS else self._units[resource]) <= slots:
             return False
-        table, setting = self._table, (axes, total_r, counts_r, slots)
-        known = self._kinds
-        if known is None or known[:3] != (table, len(table.rows), setting) or specs is not self._specs:
+        if specs is not self._specs:
             self._specs = specs
-            known = self._kinds = table, len(table.rows), setting, _Kinds(table, axes, total_r, counts_r, specs)
+            self._kinds.clear()
+        table, setting = self._table, (axes, total_r, counts_r)
+        known = self._kinds.get(resource)
+        if known is None or known[:3] != (table, len(table.rows), setting):
+            kinds = _Kinds(resource, table, axes, total_r, counts_r, specs)
+            self._kinds = {other: made for other, made in self._kinds.items() if other in axes}
+            known = self._kinds[resource] = table, len(table.rows), setting, kinds
         return known[3].are_slots_scarce(np.array(table.counts, dtype=np.float64), slots)
 
     def _add(self, kind: WantedKind, change: int) -> None:
         self.count += change
+        _, demand = kind
+        for resource, amount in demand.claimed:
+            self._units[resource] += change * amount
+            if not self._units[resource]:
+                del self._units[resource]
         self._table.add(kind, change)
         if self._table.unused > _SPARE_KINDS + len(self._table.rows) // 2:
             self._table = self._table.copy()
@@ -146,10 +166,11 @@ class _Table:
 
 
 class _Kinds:
-    """Kinds in arrays, by tenant and then by size: what one pod takes of its tenant's weighted share."""
+    """Kinds in arrays, by tenant and then by size for each slot: what a pod takes of its tenant's weighted share."""
 
     def __init__(
         self,
+        resource: str,
         table: _Table,
         axes: Axes,
         total_r: tuple[int, ...],
@@ -164,7 +185,11 @@ class _Kinds:
             weight_nr[table.tenants[name]] = _compute_weights(specs[name], [axes[r] for r in counted])
         tenant_g, part_gr = np.array(table.tenant_g), part_dr[table.demand_g]
         size_g = np.maximum((part_gr / weight_nr[tenant_g]).max(axis=1, initial=0.0), _LEAST_SIZE)
-        self._order_g: IndexArray = np.lexsort((size_g, tenant_g))
+        slots_d: FloatArray = amount_dr[:, axes.index(resource)] if resource != PODS else np.ones(len(amount_dr))
+        slots_g = slots_d[table.demand_g]
+        by_slot_g = np.divide(size_g, slots_g, out=np.full_like(size_g, np.inf), where=slots_g > 0)
+        self._order_g: IndexArray = np.lexsort((by_slot_g, tenant_g))
+        self._slots_g: FloatArray = slots_g[self._order_g]
         self._size_g: FloatArray = size_g[self._order_g]
         self._part_gr: FloatArray = part_gr[self._order_g]
         self._can_run_g: BoolArray = self._part_gr.max(axis=1, initial=0.0) <= 1.0
@@ -189,7 +214,7 @@ class _Kinds:
         level = high
         for _ in range(_STEPS):
             running_g = np.clip((level - start_g) / self._size_g, 0.0, count_g)
-            is_full = float(running_g.sum()) > slots
+            is_full = float((running_g * self._slots_g).sum()) > slots
             is_other_used_up = bool((running_g @ self._part_gr > 1.0 - TOLERANCE).any())
             if is_full != is_other_used_up:
                 return is_full

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
-from functools import lru_cache
 from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
@@ -14,6 +13,7 @@ import numpy as np
 
 from fairbind.cluster.cache import due
 from fairbind.cluster.cache.books import Books
+from fairbind.cluster.cache.counting import compute_counts, compute_fits, find_chosen, list_unslotted
 from fairbind.cluster.cache.growths import follow_growths
 from fairbind.cluster.cache.kubelet_refusals import REFUSED
 from fairbind.cluster.cache.node_books import Axes
@@ -23,9 +23,10 @@ from fairbind.cluster.cache.server_classes import ServerGrouping
 from fairbind.cluster.cache.window import MAX_CLASSES, MAX_PLACEMENTS, Choice, Window
 from fairbind.cluster.cache.window_groups import Group
 from fairbind.cluster.filters.anti_affinity import close
+from fairbind.cluster.filters.attach_limits import FULL
 from fairbind.cluster.filters.promised_pods import Rank
 from fairbind.cluster.objects.constraints import NO_CONSTRAINTS
-from fairbind.cluster.objects.facts import EPHEMERAL_STORAGE, PODS, Constraints, Demand, PodTerm, TopologyWishes
+from fairbind.cluster.objects.facts import Constraints, Demand, PodTerm, TopologyWishes
 from fairbind.model import (
     ClassChanges,
     LimitRule,
@@ -39,12 +40,6 @@ from fairbind.model import (
     leave_out,
 )
 from fairbind.scheduling import POLICIES
-
-NOT_FITTED = frozenset({PODS, EPHEMERAL_STORAGE})
-"""By default these do not say how well a pod suits a node. Most pods ask for one slot and for no storage, so a node of
-which much is used would look as if it had too much of both, and best fit would spread pods instead of packing them."""
-
-_SLOTS = frozenset({PODS})
 
 MAX_HELD_PLACEMENTS = 64
 """Of so many different constraints of held pods it is found out where such pods could run, the most frequent first:
@@ -108,7 +103,7 @@ class SnapshotBuilder:
         self._books.resolve_images()
         self._books.servers.flush()
         axes = self._books.servers.axes
-        if follow_growths(self._books, self._find_chosen(axes) or frozenset(axes) - _SLOTS):
+        if follow_growths(self._books, find_chosen(self._books, axes) or list_unslotted(axes)):
             self._books.resolve(whole=whole)
             self._books.servers.flush()
         axes = self._books.servers.axes
@@ -135,8 +130,8 @@ class SnapshotBuilder:
         )
         return Snapshot(
             resources=axes,
-            counts_r=self._compute_counts(axes),
-            fits_r=None if self._find_chosen(axes) else _mark_others(axes, NOT_FITTED),
+            counts_r=compute_counts(self._books, axes),
+            fits_r=compute_fits(self._books, axes),
             total_r=self._books.servers.total_r,
             servers=servers,
             tenants=self._books.usage.build_tenants(axes, detailed=POLICIES[self._books.settings.policy].needs_detail),
@@ -154,7 +149,7 @@ class SnapshotBuilder:
         servers = self._books.servers
         if servers.is_total_stale:
             servers.flush()
-        return Scale(servers.axes, self._compute_counts(servers.axes), servers.total_r)
+        return Scale(servers.axes, compute_counts(self._books, servers.axes), servers.total_r)
 
     @property
     def volumes_versions(self) -> tuple[int, ...]:
@@ -239,8 +234,17 @@ class SnapshotBuilder:
 
     def _count_wanted(self, queue: TaskQueue, *, is_crowded: bool) -> None:
         """Note how many tasks may be placed. Where many are not looked at yet, none is known to be in vain."""
-        may_be_placed = queue.key.unsupported is None if is_crowded else queue.is_placeable
+        may_be_placed = queue.key.unsupported is None
+        if may_be_placed and not is_crowded:
+            may_be_placed = queue.is_placeable or self._waits_for_attach_slots(queue)
         self._books.wanted.set_waiting(queue.key, len(queue.tasks) if may_be_placed else 0)
+
+    def _waits_for_attach_slots(self, queue: TaskQueue) -> bool:
+        """Whether nodes have too many volumes now, and could take these: they are wanted as if others were moved."""
+        load, placement, limits = queue.key.load, self._task_classes[queue.key].placement, self._books.volumes.limits
+        if load is None or queue.is_lacking or not limits.could_take(load):
+            return False
+        return any(rejection == FULL for rejection, _ in placement.rejections)
 
     def _build_crowd(self, tenant: str, choice: Choice, most: int) -> Iterator[TaskClass]:
         """Build the classes of a tenant that has very many queues.
@@ -457,20 +461,6 @@ class SnapshotBuilder:
             known = self._restricted[id(base), repelled] = base, restricted
         return known[1]
 
-    def _compute_counts(self, axes: tuple[str, ...]) -> tuple[bool, ...]:
-        chosen = self._find_chosen(axes)
-        if chosen:
-            return tuple(r in chosen for r in axes)
-        others_r = _mark_others(axes, _SLOTS)
-        specs = self._books.directory.specs
-        if not self._books.wanted.are_slots_scarce(axes, self._books.servers.total_r, others_r, specs):
-            return others_r
-        return (True,) * len(axes)
-
-    def _find_chosen(self, axes: Axes) -> frozenset[str]:
-        """Return the fairness resources that the administrator chose and some node has."""
-        return frozenset(self._books.settings.fairness_resources or ()).intersection(axes)
-
     def add_detail(self, snapshot: Snapshot) -> Snapshot:
         """Return a snapshot of now with what each tenant holds task by task and server by server."""
         frequent: Counter[Constraints] = Counter()
@@ -483,9 +473,3 @@ class SnapshotBuilder:
         }
         tenants = self._books.usage.build_detailed_tenants(snapshot.resources, placements)
         return replace(snapshot, tenants=tenants)
-
-
-@lru_cache(maxsize=8)
-def _mark_others(axes: Axes, some: frozenset[str]) -> tuple[bool, ...]:
-    """Return for each axis whether it is none of some."""
-    return tuple(r not in some for r in axes)

@@ -121,6 +121,8 @@ class Volumes:
         """Take what drivers say of a node; None: nothing any more."""
         _put(self.csi_nodes, name, node)
         self._follow_drivers(is_other=self.limits.set_csi_node(name, node))
+        if name in self.limits.stale_nodes:
+            self._stale |= dict.fromkeys(self._pods_on.get(name, ()))
 
     def put_driver(self, name: str, driver: CsiDriverFacts | None) -> None:
         """Take a driver, new or changed; None: it is gone."""
@@ -163,8 +165,8 @@ class Volumes:
             self._stale[uid] = None
             node = self._nodes.get(uid) if is_other_volume else None
             if node is not None:
-                self.limits.release(node, uid)
-                self.limits.hold(node, uid, self._find_ids(facts, facts.claims))
+                self._stale |= dict.fromkeys(self.limits.release(node, uid))
+                self._stale |= dict.fromkeys(self.limits.hold(node, uid, self._find_ids(facts, facts.claims)))
 
     # --- nodes and pods ---
 
@@ -207,7 +209,7 @@ class Volumes:
         """Note that a pod is on a node."""
         self._nodes[facts.uid] = node
         self._pods_on.setdefault(node, {})[facts.uid] = facts
-        self.limits.hold(node, facts.uid, self._find_ids(facts, facts.claims))
+        self._stale |= dict.fromkeys(self.limits.hold(node, facts.uid, self._find_ids(facts, facts.claims)))
         for use in facts.claims:
             key = name_claim(facts.namespace, use.name)
             if not use.is_ephemeral:
@@ -220,7 +222,7 @@ class Volumes:
         del self._pods_on[node][facts.uid]
         if not self._pods_on[node]:
             del self._pods_on[node]
-        self.limits.release(node, facts.uid)
+        self._stale |= dict.fromkeys(self.limits.release(node, facts.uid))
         for use in facts.claims:
             key = name_claim(facts.namespace, use.name)
             holders = self._held.get(key, {})
@@ -390,6 +392,10 @@ class Volumes:
             return None
         common = [use for use in facts.claims if len(self._users.get(name_claim(facts.namespace, use.name), ())) > 1]
         return self.limits.find_load(self._find_ids(facts, facts.claims), {*self._find_ids(facts, common)})
+
+    def count_slots(self, facts: PodFacts, node: str) -> Mapping[str, int]:
+        """Return how many attach slots a pod holds on a node, by driver."""
+        return self.limits.count_held(node, facts.uid, self._find_ids(facts, facts.claims))
 
     def is_crowded(self, facts: PodFacts) -> bool:
         """Whether a pod that holds its place has come too late, for its node or for a claim that one pod may use."""

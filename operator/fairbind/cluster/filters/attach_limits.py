@@ -21,6 +21,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
+from fairbind.cluster.objects.requests import MAX_RESOURCES
 from fairbind.cluster.objects.volume_facts import CsiDriverFacts, CsiNodeFacts, VolumeId
 from fairbind.model import NO_DOMAIN, DomainCounter, Domains, LimitRule, Placement, Rejection, RejectionKind
 from fairbind.model.servers import BoolArray
@@ -39,6 +40,7 @@ Part = TypeVar("Part", bound=Hashable)
 _NOTHING: Counter[VolumeId] = Counter()
 _NO_TOTALS: Counter[str] = Counter()
 _NO_LIMITS: Mapping[str, int | None] = {}
+_NO_SLOTS: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +80,20 @@ class VolumesOf(NamedTuple):
 class AttachLimits:
     """See the module. version: grows when the answer to any load may have changed.
 
-    drivers: those that limit volumes on some node, or ask to be installed.
+    drivers: those that limit volumes on some node, or ask to be installed. counted: those with attach slots on some
+    node. stale_nodes: those with other attach slots since they were taken last.
     """
 
     def __init__(self) -> None:
         self.version = 0
         self.drivers: frozenset[str] = frozenset()
+        self.counted: frozenset[str] = frozenset()
+        self.stale_nodes: set[str] = set()
         self._csi_nodes: dict[str, Mapping[str, int | None]] = {}
+        self._slots_of: dict[str, Mapping[str, int]] = {}
+        self._counting: Counter[str] = Counter()
+        self._limitless: Counter[str] = Counter()
+        self._most: dict[str, int] | None = None
         self._limiting: Counter[str] = Counter()
         self._demanding: set[str] = set()
         self._used: dict[str, dict[str, tuple[VolumeId, ...]]] = {}
@@ -106,7 +115,20 @@ class AttachLimits:
             self._csi_nodes[name] = dict(facts.drivers)
         self._limiting.update(_find_limited(self._csi_nodes.get(name, _NO_LIMITS)))
         self._limiting.subtract(_find_limited(before))
+        self._limitless.update(_find_limitless(self._csi_nodes.get(name, _NO_LIMITS)))
+        self._limitless.subtract(_find_limitless(before))
+        self._follow_slots(name)
         return self._follow_drivers()
+
+    def _follow_slots(self, name: str) -> None:
+        before, now = self._slots_of.pop(name, _NO_SLOTS), _find_slots(self._csi_nodes.get(name, _NO_LIMITS))
+        if now:
+            self._slots_of[name] = now
+        if now != before:
+            self.stale_nodes.add(name)
+            self._most = None
+            self._counting.update(now.keys())
+            self._counting.subtract(before.keys())
 
     def set_driver(self, name: str, facts: CsiDriverFacts | None) -> bool:
         """Take a driver; None: it is gone. True when other drivers are looked at now."""
@@ -119,30 +141,42 @@ class AttachLimits:
     def _follow_drivers(self) -> bool:
         self.version += 1
         self._slots.clear()
-        self._limiting = +self._limiting
-        before, self.drivers = self.drivers, frozenset(self._limiting.keys() | self._demanding)
-        return self.drivers != before
+        self._limiting, self._counting, self._limitless = +self._limiting, +self._counting, +self._limitless
+        before = self.drivers, self.counted
+        self.drivers = frozenset(self._limiting.keys() | self._demanding)
+        self.counted = frozenset(self._counting)
+        return (self.drivers, self.counted) != before
 
     # --- what is on nodes ---
 
-    def hold(self, node: str, uid: str, volumes: Iterable[VolumeId]) -> None:
-        """Note that a pod on a node uses volumes."""
+    def hold(self, node: str, uid: str, volumes: Iterable[VolumeId]) -> list[str]:
+        """Note that a pod on a node uses volumes; return the pods there for which other volumes may count now."""
         volumes = tuple(sorted(set(volumes)))
         if not volumes:
-            return
+            return []
+        sharing = self._list_sharing(node, volumes)
         self._used.setdefault(node, {})[uid] = volumes
         for volume in volumes:
             self._use(node, volume, 1)
+        return sharing
 
-    def release(self, node: str, uid: str) -> None:
-        """Take back what `hold` noted."""
+    def release(self, node: str, uid: str) -> list[str]:
+        """Take back what `hold` noted, and return the same."""
         volumes = self._used.get(node, {}).pop(uid, None)
         if volumes is None:
-            return
+            return []
         if not self._used[node]:
             del self._used[node]
         for volume in volumes:
             self._use(node, volume, -1)
+        return self._list_sharing(node, volumes)
+
+    def _list_sharing(self, node: str, volumes: Iterable[VolumeId]) -> list[str]:
+        """Return the pods on a node that use one of these volumes."""
+        if all(node not in self._nodes_of.get(volume, _NO_TOTALS) for volume in volumes):
+            return []
+        wanted = frozenset(volumes)
+        return [uid for uid, used in self._used.get(node, {}).items() if not wanted.isdisjoint(used)]
 
     def attach(self, node: str, volume: VolumeId, sign: int = 1) -> None:
         """Note that a volume is attached to a node, or not any more."""
@@ -163,6 +197,42 @@ class AttachLimits:
             _count(self._totals, volume.driver, node, sign)
             self._slot_versions[volume.driver] += 1
             self.version += volume.driver in self.drivers
+
+    # --- what counts in shares ---
+
+    def take_stale_nodes(self) -> set[str]:
+        """Return the nodes that have other attach slots since the last call."""
+        stale, self.stale_nodes = self.stale_nodes, set()
+        return stale
+
+    def find_slots(self, node: str) -> Mapping[str, int]:
+        """Return the attach slots of a node, by driver."""
+        return self._slots_of.get(node, _NO_SLOTS)
+
+    def is_limitless(self, driver: str) -> bool:
+        """Whether a driver takes any number of volumes on some node, so that its slots cannot run out."""
+        return driver in self._limitless
+
+    def could_take(self, load: VolumeLoad) -> bool:
+        """Whether the slots of nodes without any volume would take a load."""
+        if self._most is None:
+            self._most = {}
+            for slots in self._slots_of.values():
+                for driver, limit in slots.items():
+                    self._most[driver] = max(limit, self._most.get(driver, 0))
+        return all(count <= self._most[driver] for driver, count in load.counts if driver in self._most)
+
+    def count_held(self, node: str, uid: str, volumes: Iterable[VolumeId]) -> Counter[str]:
+        """Return how many attach slots a pod holds on a node with these volumes, by driver.
+
+        A volume that several pods use there counts for the first of them by UID.
+        """
+        slots = self.find_slots(node)
+        counted = {volume for volume in volumes if volume.driver in slots} if slots else set[VolumeId]()
+        for volume in [v for v in counted if node in self._nodes_of.get(v, _NO_TOTALS)]:
+            if any(other < uid for other in self._list_sharing(node, [volume])):
+                counted.remove(volume)
+        return Counter(volume.driver for volume in counted)
 
     # --- what pods ask ---
 
@@ -295,11 +365,21 @@ class AttachLimits:
     def describe(self) -> object:
         """Return what is counted, as comparable values."""
         used = {node: dict(sorted(pods.items())) for node, pods in self._used.items()}
-        return self.drivers, self._csi_nodes, self._demanding, used, self._nodes_of, self._attached, self._totals
+        drivers = self.drivers, self.counted, self._slots_of, self._limitless
+        return drivers, self._csi_nodes, self._demanding, used, self._nodes_of, self._attached, self._totals
 
 
 def _find_limited(drivers: Mapping[str, int | None]) -> list[str]:
     return [driver for driver, limit in drivers.items() if limit is not None]
+
+
+def _find_limitless(drivers: Mapping[str, int | None]) -> list[str]:
+    return [driver for driver, limit in drivers.items() if limit is None]
+
+
+def _find_slots(drivers: Mapping[str, int | None]) -> Mapping[str, int]:
+    """Return how many volumes drivers take on a node, of those that say so and take some, the first by name."""
+    return dict(sorted((driver, limit) for driver, limit in drivers.items() if limit)[:MAX_RESOURCES])
 
 
 def _count(counts: dict[Key, Counter[Part]], key: Key, part: Part, sign: int) -> None:

@@ -222,6 +222,19 @@ class AttachmentFacts(Struct, frozen=True, gc=False):
     volume: str
 
 
+_SLOTS_PREFIX = "volumes."
+
+
+def name_slots(driver: str) -> str:
+    """Return the resource that the volumes which a driver attaches to a node count as."""
+    return f"{_SLOTS_PREFIX}{driver}"
+
+
+def are_attach_slots(resource: str) -> bool:
+    """Whether a resource is the attach slots of a driver. What nodes offer by such a name has a slash in it."""
+    return resource.startswith(_SLOTS_PREFIX) and "/" not in resource
+
+
 def name_claim(namespace: str, name: str) -> str:
     """Return what a claim is known by."""
     return f"{namespace}/{name}"
