@@ -23,6 +23,7 @@ cluster/cache/overview.MOST_CLASSES cluster/extender.MOST_NAMED
 cluster/objects/device_facts.MAX_DEVICES cluster/objects/device_facts.MAX_CONSUMERS
 cluster/objects/requests.MAX_RESOURCES cluster/objects/facts.MOST_HOSTS
 cluster/objects/image_facts.MAX_IMAGES cluster/objects/image_facts.MAX_NODE_NAMES cluster/objects/image_facts.MAX_NAME
+cluster/objects/device_claims.MAX_DEVICE_CLAIMS
 cluster/objects/budget.MAX_NODE_TERMS cluster/objects/budget.MAX_NODE_EXPRESSIONS
 cluster/objects/budget.MAX_NODE_VALUES cluster/objects/budget.MAX_SELECTOR_LABELS
 cluster/objects/budget.MAX_TOLERATIONS cluster/objects/budget.MAX_HOST_PORTS cluster/objects/budget.MAX_LABELS

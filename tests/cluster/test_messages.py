@@ -39,7 +39,7 @@ WORDS = {
     RejectionKind.NOT_READY: "node(s) were not ready",
     RejectionKind.REFUSED: "node(s) refused such pods a moment ago",
     RejectionKind.UNCLAIMED: "a namespace that no Tenant claims",
-    RejectionKind.VOLUME_CLAIM: "{a}",
+    RejectionKind.CLAIM: "{a}",
     RejectionKind.VOLUME_IN_USE: IN_USE,
     RejectionKind.NOT_SUPPORTED: "{a}",
     RejectionKind.UNREADABLE: "unreadable fields",

@@ -17,7 +17,7 @@ from fairbind.scheduling import run_cycle
 Json = dict[str, Any]
 
 FIT = "NodeResourcesFit"
-CLAIM_KINDS = (RejectionKind.VOLUME_CLAIM, RejectionKind.VOLUME_IN_USE)
+CLAIM_KINDS = (RejectionKind.CLAIM, RejectionKind.VOLUME_IN_USE)
 OTHER_PODS = "PodTopologySpread or InterPodAffinity"
 """A node may be refused by both, of which fairbind tells the one that no placement can change."""
 PLUGINS: Mapping[RejectionKind, str] = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from e2e.conftest import remove
 from e2e.objects import make_name
 from e2e.test_operator_volumes import LOCAL, PLACE, Storage
-from e2e.turns import TWELVE_CORES, make_default
+from e2e.turns import DEVICES, TWELVE_CORES, make_default
 from e2e.workloads import create_pods, list_pods
 from localplane.nodes import make_node
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from e2e.api import Api, Json
     from e2e.conftest import MakeNodes
 
-DEVICES = "/apis/resource.k8s.io/v1"
 HOST = "kubernetes.io/hostname"
 PODS = 8
 """So many pods `Demanding.create` makes of each tenant."""

@@ -12,7 +12,16 @@ from e2e.members import check_refused, wait_allowed, wait_refused
 from e2e.objects import make_name, make_pod
 from e2e.operators import NAMESPACE
 from e2e.test_admission import DEFAULT
-from e2e.turns import TWELVE_CORES, check_shares, count_bound, extending, make_default, make_teams, wait_bound
+from e2e.turns import (
+    TWELVE_CORES,
+    check_shares,
+    claim_device_of_nowhere,
+    count_bound,
+    extending,
+    make_default,
+    make_teams,
+    wait_bound,
+)
 from e2e.waiting import wait_for
 from e2e.workloads import create_pods, delete_pods, find_bound, list_pods
 from localplane.extender import CLIENT, OTHER, Extended
@@ -128,8 +137,7 @@ def test_a_pod_that_was_refused_is_woken_when_its_turn_comes(
     nodes([make_node(make_name("n"), allocatable=TWELVE_CORES)])
     teams = make_teams(namespace, tenant, (1, 1))
     _, port = start_leader(extended, operator, "--max-turns=1", "--turn-timeout=3")
-    claim: Json = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "nowhere"}]}
-    create_pods(api, teams[0], [make_default(**claim)])
+    create_pods(api, teams[0], [make_default(**claim_device_of_nowhere(api, teams[0]))])
     wait_for(lambda: has_turn(api, teams[0]), describe="the first pod to have its turn")
     extended.start_scheduler(port)
     create_pods(api, teams[1], [make_default()])

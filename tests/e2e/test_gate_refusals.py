@@ -1,6 +1,6 @@
 """Gate mode on a real API server: random worlds in which the real kube-scheduler refuses what fairbind lets through.
 
-Claims of devices that are nowhere and volumes that are never made keep some pods waiting for ever. Nodes are tainted
+Claims of devices that no node has and volumes that are never made keep some pods waiting for ever. Nodes are tainted
 and cordoned between the decision and the placement, also where pods were narrowed to them. A quota lets pods of one
 tenant come only as others end. All other pods run to their end, held up for no longer than the time-out of the rest.
 """
@@ -19,7 +19,7 @@ from e2e.objects import TENANTS, make_name
 from e2e.test_admission import ENFORCED
 from e2e.test_admission_gate import REQUIRED
 from e2e.test_operator_volumes import Storage
-from e2e.turns import count, gating, has_open_gate, make_default, wait_gated
+from e2e.turns import claim_device_of_nowhere, count, gating, has_open_gate, make_default, wait_gated
 from e2e.waiting import wait_for
 from e2e.workloads import create_pods, delete_pods, list_pods
 from localplane.nodes import make_node
@@ -81,7 +81,8 @@ class World:
             storage = Storage(self._api, team)
             self.storages.append(storage)
             storage.make_class("WaitForFirstConsumer")
-            pods = [self._make_refused(storage) for _ in range(REFUSED)]
+            claim = claim_device_of_nowhere(self._api, team)
+            pods = [self._make_refused(storage, claim) for _ in range(REFUSED)]
             self.refused += [(team, name) for name in create_pods(self._api, team, pods)]
             create_pods(self._api, team, [self._make_plain() for _ in range(PLAIN)])
 
@@ -89,10 +90,9 @@ class World:
         """Return a pod that ends soon after it has a node."""
         return make_default({"cpu": str(self.dice.randint(1, 3)), "memory": "64Mi"}, run_seconds=1)
 
-    def _make_refused(self, storage: Storage) -> Json:
+    def _make_refused(self, storage: Storage, claim: Json) -> Json:
         """Return a pod that kube-scheduler finds no node for. It holds little of one where its volume may come."""
         if self.dice.random() < 0.7:
-            claim = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "nowhere"}]}
             return make_default({"cpu": str(self.dice.randint(1, 2)), "memory": "64Mi"}, **claim)
         volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": storage.make_claim()}}]
         return make_default({"cpu": "10m", "memory": "64Mi"}, volumes=volumes)

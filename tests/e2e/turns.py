@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from e2e.objects import make_pod
+from e2e.objects import make_name, make_pod
 from e2e.test_admission import DEFAULT, WITHOUT_OPERATOR, serves_mutating_policies
 from e2e.test_admission_gate import find_gates
 from e2e.waiting import wait_for
@@ -23,10 +23,19 @@ if TYPE_CHECKING:
     from e2e.conftest import MakeNamespace, MakeTenant
     from e2e.operators import Operator
 
+DEVICES = "/apis/resource.k8s.io/v1"
 ONE_CORE = {"cpu": "1", "memory": "64Mi"}
 TWELVE_CORES = {"cpu": "12", "memory": "64Gi", "pods": "110"}
 WEIGHTS = (1, 2, 3)
 TOLERANCE = 2
+
+
+def claim_device_of_nowhere(api: Api, team: str) -> Json:
+    """Make a claim of a device that no node has; return the part of a pod's spec that uses it."""
+    request = {"name": "one", "exactly": {"deviceClassName": "nowhere", "count": 1}}
+    body = {"metadata": {"name": make_name("claim")}, "spec": {"devices": {"requests": [request]}}}
+    name = api.post(f"{DEVICES}/namespaces/{team}/resourceclaims", body)["metadata"]["name"]
+    return {"resourceClaims": [{"name": "gpu", "resourceClaimName": name}]}
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ import numpy as np
 
 from fairbind.cluster.cache.cache import ClusterCache
 from fairbind.cluster.cache.pending import compute_vector
-from fairbind.cluster.cache.pods import Held, Opened, PodEntry, Waiting, find_tenant
+from fairbind.cluster.cache.pods import Held, Opened, PodEntry, Waiting, find_detail, find_tenant
 from fairbind.cluster.extender_turns import ClassNodes, ExtenderTurns, Turn
 from fairbind.cluster.objects.extender_wire import (
     ExtenderFilterResult,
@@ -31,7 +31,7 @@ from fairbind.cluster.objects.extender_wire import (
     MetaVictims,
 )
 from fairbind.cluster.objects.facts import PodFacts
-from fairbind.model import TOLERANCE
+from fairbind.model import TOLERANCE, RejectionKind
 from fairbind.model.servers import BoolArray, IntArray
 from fairbind.scheduling import POLICIES
 
@@ -221,6 +221,8 @@ class Extender:
         if facts.node is not None:
             return BEING_BOUND
         if isinstance(entry.position, Waiting) and (blocked := entry.position.key.unsupported) is not None:
+            if blocked.kind is RejectionKind.CLAIM:
+                return f"{NOT_ITS_TURN}: {find_detail(entry, books.volumes, books.devices)}"
             return f"{NOT_ITS_TURN}: {blocked.kind.value} {blocked.subject}".rstrip()
         tenant = books.directory.tenant_of(facts.namespace)
         if (before := self._turns.find_who_comes_before(tenant)) is not None:

@@ -60,7 +60,7 @@ _WORDS: Mapping[RejectionKind, str] = {
     RejectionKind.NOT_READY: "node(s) were not ready",
     RejectionKind.REFUSED: "node(s) refused such pods a moment ago",
     RejectionKind.UNCLAIMED: "a namespace that no Tenant claims",
-    RejectionKind.VOLUME_CLAIM: "{}",
+    RejectionKind.CLAIM: "{}",
     RejectionKind.VOLUME_IN_USE: "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode "
     "already in-use by another pod",
     RejectionKind.NOT_SUPPORTED: "{}",
@@ -73,7 +73,7 @@ SCHEDULER_ERROR = "SchedulerError"
 
 _BLOCKED_REASONS: Mapping[RejectionKind, str] = {
     RejectionKind.UNCLAIMED: "UnclaimedNamespace",
-    RejectionKind.VOLUME_CLAIM: "ClaimNotReady",
+    RejectionKind.CLAIM: "ClaimNotReady",
     RejectionKind.VOLUME_IN_USE: "ClaimNotReady",
     RejectionKind.NOT_SUPPORTED: "NotSupported",
     RejectionKind.UNREADABLE: "InvalidSpec",
@@ -212,7 +212,7 @@ def _format_blocked(blocked: Rejection, detail: str | None, node_count: int) -> 
     match blocked.kind:
         case RejectionKind.LATER:
             return f"pod waits: {word_rejection(blocked)}"
-        case RejectionKind.VOLUME_CLAIM:
+        case RejectionKind.CLAIM:
             return words
         case RejectionKind.VOLUME_IN_USE:
             return f"{node_count} {words}"

@@ -124,7 +124,7 @@ PENDING_REASON_OF: Mapping[RejectionKind, str] = {
     RejectionKind.NOT_READY: INELIGIBLE,
     RejectionKind.REFUSED: INELIGIBLE,
     RejectionKind.UNCLAIMED: INELIGIBLE,
-    RejectionKind.VOLUME_CLAIM: INELIGIBLE,
+    RejectionKind.CLAIM: INELIGIBLE,
     RejectionKind.VOLUME_IN_USE: INELIGIBLE,
     RejectionKind.NOT_SUPPORTED: UNSUPPORTED,
     RejectionKind.UNREADABLE: UNSUPPORTED,

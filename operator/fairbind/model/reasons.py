@@ -59,8 +59,8 @@ class RejectionKind(StrEnum):
     """The server refused such tasks a moment ago, several in a row."""
     UNCLAIMED = "unclaimed", False
     """No tenant claims the task's namespace, and the policy refuses such tasks; blocks the task."""
-    VOLUME_CLAIM = "volume claim", False
-    """A volume that the task claims is not there yet; blocks the task. Subject: what of both."""
+    CLAIM = "claim", False
+    """A volume or device that the task claims is not there yet; blocks the task. Subject: what of both."""
     VOLUME_IN_USE = "volume in use", False
     """A volume that one task at a time may use is in use: every server refuses the task; blocks the task."""
     NOT_SUPPORTED = "not supported", False

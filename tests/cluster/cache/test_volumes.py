@@ -67,7 +67,7 @@ def test_a_claim_that_is_not_ready_is_told_in_kube_schedulers_words(cluster: Vol
 
     blocked = cluster.get_class("uid-pod").blocked
     assert blocked is not None
-    assert blocked.kind == RejectionKind.VOLUME_CLAIM
+    assert blocked.kind == RejectionKind.CLAIM
     assert cluster.find_words() == words
     cluster.add_claim("claim", "v")
     assert cluster.get_class("uid-pod").blocked is None
@@ -85,7 +85,7 @@ def test_a_class_that_is_gone_binds_at_once_as_far_as_is_known(cluster: VolumeCl
     cluster.add("storageclasses", "late", is_gone=True)
     blocked = cluster.get_class("uid-pod").blocked
     assert blocked is not None
-    assert blocked.kind == RejectionKind.VOLUME_CLAIM
+    assert blocked.kind == RejectionKind.CLAIM
 
 
 def test_the_beta_annotation_names_the_class_before_the_field(cluster: VolumeCluster) -> None:

@@ -134,6 +134,7 @@ class Books:
         if facts.claims:
             self.volumes.add_pod(facts)
         self.images.add_pod(facts)
+        self.devices.follow_pod(facts)
         return entry
 
     def update_entry(self, entry: PodEntry, facts: PodFacts) -> None:
@@ -141,6 +142,7 @@ class Books:
         if facts.images != entry.facts.images:
             self.images.remove_pod(entry.facts)
             self.images.add_pod(facts)
+        self.devices.follow_pod(facts)
         entry.facts = facts
 
     def note_gate(self, entry: PodEntry) -> None:
@@ -180,6 +182,7 @@ class Books:
             if entry.position.key.wishes is not None:
                 self.topology.unwatch(entry.position.key.wishes)
         self.images.remove_pod(entry.facts)
+        self.devices.forget_pod(uid)
         if entry.facts.claims:
             self.volumes.end_plan(uid)
             self.volumes.remove_pod(entry.facts)
@@ -475,15 +478,13 @@ class Books:
 
     def _resolve_volumes(self) -> None:
         while self.volumes.has_stale:  # a pod that moves may concern others with the same claim
-            for uid in self.volumes.take_stale():
-                self.move(self.entries[uid])
+            self.move_all(self.volumes.take_stale())
 
     def _resolve_devices(self) -> None:
         while self.devices.has_stale:
             self.move_all([uid for uid in self.devices.resolve() if uid in self.entries])
         set_capacities(self.servers, self.devices, self.volumes.limits)
-        changed = self.devices.follow_offers(self.servers.offers_version, self.servers.is_offered)
-        if changed:
+        if changed := self.devices.follow_offers(self.servers.offers_version, self.servers.is_offered):
             asking = [q for q in self.queues.values() if any(r in changed for r, _ in q.key.demand.real)]
             self.move_all([task.uid for queue in asking for task in queue.tasks])
 
@@ -492,8 +493,7 @@ class Books:
         if least is None:
             return
         for queue in [queue for queue in self.queues.values() if queue.tasks[0].priority > least]:
-            for task in tuple(queue.tasks):
-                self.move(self.entries[task.uid])
+            self.move_all([task.uid for task in queue.tasks])
 
     def find_queue(self, uid: str) -> QueueKey | None:
         """Return where a pod waits for its turn."""

@@ -23,7 +23,15 @@ from fairbind.cluster.cache.feeds import Feed
 from fairbind.cluster.cache.forecast import find_opened
 from fairbind.cluster.cache.kubelet_refusals import Rest, TenantDemand
 from fairbind.cluster.cache.object_feeds import make_device_feeds, make_volume_feeds
-from fairbind.cluster.cache.pods import Held, PodEntry, PodRecord, Waiting, find_tenant, is_waiting
+from fairbind.cluster.cache.pods import (
+    Held,
+    PodEntry,
+    PodRecord,
+    Waiting,
+    find_detail,
+    find_tenant,
+    is_waiting,
+)
 from fairbind.cluster.cache.queries import Queries
 from fairbind.cluster.cache.snapshot import Scale, SnapshotBuilder
 from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts
@@ -288,7 +296,7 @@ class ClusterCache:
             assumed=None if facts.node else entry.assumed,
             resource_version=facts.version,
             is_waiting=is_waiting(entry.position),
-            unsupported=self._find_detail(entry),
+            unsupported=find_detail(entry, self.books.volumes, self.books.devices),
             scheduled_message=facts.scheduled_message,
             owner=facts.owner,
             is_gated=facts.gated,
@@ -296,15 +304,6 @@ class ClusterCache:
             scheduled_generation=facts.scheduled_generation,
             nominated_node=facts.nominated_node,
         )
-
-    def _find_detail(self, entry: PodEntry) -> str | None:
-        """Return the very thing for which a pod is not placed, where others wait for the like."""
-        facts, position = entry.facts, entry.position
-        if facts.claims and facts.unsupported is None and isinstance(position, Waiting):
-            trouble = self.books.volumes.find_trouble(facts)
-            if trouble is not None and trouble[0] == position.key.unsupported:
-                return trouble[1]
-        return facts.unsupported_detail
 
     def build_snapshot(self, *, whole: bool = False) -> Snapshot:
         """Return the world as it is now; the same object as before when nothing changed.

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from fairbind.cluster.objects.device_claims import DeviceClaimUse
 from fairbind.cluster.objects.facts import PodFacts
 from fairbind.cluster.objects.volume_facts import ClaimFacts, ClaimUse
 from fairbind.model import Rejection, RejectionKind
 
-MISSING = Rejection(RejectionKind.VOLUME_CLAIM, "pod claims a volume by a PersistentVolumeClaim that is not there")
-LOST = Rejection(RejectionKind.VOLUME_CLAIM, "pod has a PersistentVolumeClaim whose volume is gone")
-DELETED = Rejection(RejectionKind.VOLUME_CLAIM, "pod has a PersistentVolumeClaim that is being deleted")
-NOT_OWN = Rejection(RejectionKind.VOLUME_CLAIM, "pod has an ephemeral volume whose claim was not created for it")
-UNBOUND = Rejection(RejectionKind.VOLUME_CLAIM, "pod has unbound immediate PersistentVolumeClaims")
+MISSING = Rejection(RejectionKind.CLAIM, "pod claims a volume by a PersistentVolumeClaim that is not there")
+LOST = Rejection(RejectionKind.CLAIM, "pod has a PersistentVolumeClaim whose volume is gone")
+DELETED = Rejection(RejectionKind.CLAIM, "pod has a PersistentVolumeClaim that is being deleted")
+NOT_OWN = Rejection(RejectionKind.CLAIM, "pod has an ephemeral volume whose claim was not created for it")
+UNBOUND = Rejection(RejectionKind.CLAIM, "pod has unbound immediate PersistentVolumeClaims")
 IN_USE = Rejection(RejectionKind.VOLUME_IN_USE)
-SHARED = Rejection(RejectionKind.VOLUME_CLAIM, "pod has a PersistentVolumeClaim that is being bound for another pod")
-NODE_GONE = Rejection(RejectionKind.VOLUME_CLAIM, "pod has a PersistentVolumeClaim for a node that does not exist")
-RESTING = Rejection(RejectionKind.VOLUME_CLAIM, "pod has a PersistentVolumeClaim that could not be bound")
-MANY = Rejection(RejectionKind.VOLUME_CLAIM, "pod waits until the claims of other pods of its tenant are bound")
+SHARED = Rejection(RejectionKind.CLAIM, "pod has a PersistentVolumeClaim that is being bound for another pod")
+NODE_GONE = Rejection(RejectionKind.CLAIM, "pod has a PersistentVolumeClaim for a node that does not exist")
+RESTING = Rejection(RejectionKind.CLAIM, "pod has a PersistentVolumeClaim that could not be bound")
+MANY = Rejection(RejectionKind.CLAIM, "pod waits until the claims of other pods of its tenant are bound")
+NO_DEVICE_CLAIM = Rejection(RejectionKind.CLAIM, "pod claims devices by a ResourceClaim that is not there")
 
 Trouble = tuple[Rejection, str]
 """Why a pod waits, as thousands may have it in common, and the very thing."""
@@ -36,6 +38,13 @@ def find_claim_trouble(facts: PodFacts, use: ClaimUse, claim: ClaimFacts | None)
         owner = f"pod {namespace}/{facts.name} (pod is not owner)"
         return NOT_OWN, f"PVC {namespace}/{use.name} was not created for {owner}"
     return None
+
+
+def find_device_claim_trouble(use: DeviceClaimUse) -> Trouble:
+    """Return the trouble of a pod with a ResourceClaim that is not there."""
+    if use.claim:
+        return NO_DEVICE_CLAIM, f'resourceclaim "{use.claim}" not found'
+    return NO_DEVICE_CLAIM, f'waiting for resource claim controller to create the resourceclaim "{use.name}" of the pod'
 
 
 def describe_node_gone(claim: ClaimFacts, node: str) -> Trouble:

@@ -17,6 +17,9 @@ All this follows from the claims, classes and slices as they are, so the order i
 `put_` methods and `note_placed` note what is stale, and `resolve` looks only at that. Pods without claims are not in
 these books at all.
 
+A pod that another scheduler places is not looked at there before its claims are. So it waits for them here
+(`find_trouble`), unless the API server does not serve claims at all, or not in a version that is known.
+
 DeviceClasses also say which extended resources kube-scheduler would serve by making a claim. Where no node offers such
 a resource in its allocatable, pods of ours that ask for it wait, and `find_unserved` says why.
 """
@@ -27,6 +30,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
+from fairbind.cluster.cache.claim_troubles import Trouble, find_device_claim_trouble
 from fairbind.cluster.cache.device_pools import DevicePools
 from fairbind.cluster.objects.device_facts import (
     DEVICE_CLASS_PREFIX,
@@ -35,8 +39,9 @@ from fairbind.cluster.objects.device_facts import (
     ResourceClaimFacts,
     SliceFacts,
 )
-from fairbind.cluster.objects.facts import Amounts, Demand
+from fairbind.cluster.objects.facts import Amounts, Demand, PodFacts
 from fairbind.cluster.objects.requests import MAX_RESOURCES
+from fairbind.cluster.objects.volume_facts import name_claim
 from fairbind.model import Rejection, RejectionKind
 
 Name = TypeVar("Name", str, PoolId)
@@ -75,6 +80,10 @@ class Devices:
         self._claims_of_pod: dict[str, dict[str, None]] = {}
         self._claims_of_class: dict[str, dict[str, None]] = {}
         self._claims_of_pool: dict[PoolId, dict[str, None]] = {}
+        self._has_claims = False
+        self._awaited: dict[str, tuple[str, ...]] = {}
+        self._pods_awaiting: dict[str, dict[str, None]] = {}
+        self._stale_pods: dict[str, None] = {}
         self._stale_claims: dict[str, None] = {}
         self._stale_nodes: dict[str, None] = {}
 
@@ -90,6 +99,14 @@ class Devices:
             self._index(key, claim, is_there=True)
         if (before is not None and before.devices) or (claim is not None and claim.devices):
             self._stale_claims[key] = None
+        if (before is None) != (claim is None):
+            self._stale_pods.update(self._pods_awaiting.get(key, {}))
+
+    def note_claims_listed(self, *, is_served: bool) -> None:
+        """Note that all claims are known, or that the API server has no such objects."""
+        if is_served != self._has_claims:
+            self._has_claims = is_served
+            self._stale_pods.update(dict.fromkeys(self._awaited))
 
     def put_class(self, name: str, device_class: DeviceClassFacts | None) -> None:
         """Take a device class, new or changed; None: it is gone."""
@@ -103,12 +120,29 @@ class Devices:
         """Take a slice, new or changed; None: it is gone."""
         self.pools.put_slice(name, published)
 
+    def follow_pod(self, facts: PodFacts) -> None:
+        """Take a pod, new or changed: it may wait for its claims."""
+        if facts.device_claims or facts.uid in self._awaited:
+            self.forget_pod(facts.uid)
+            keys = tuple(name_claim(facts.namespace, use.claim) for use in facts.device_claims)
+            if keys:
+                self._awaited[facts.uid] = keys
+            for key in keys:
+                _note(self._pods_awaiting, key, facts.uid, is_there=True)
+
+    def forget_pod(self, uid: str) -> None:
+        """Let a pod go."""
+        self._stale_pods.pop(uid, None)
+        for key in self._awaited.pop(uid, ()):
+            _note(self._pods_awaiting, key, uid, is_there=False)
+
     def note_placed(self, uid: str) -> None:
         """Note that a pod has come to a node, or holds none any more."""
         self._stale_claims.update(self._claims_of_pod.get(uid, {}))
 
     def copy_objects(self, other: Devices) -> None:
         """Take all objects of other books."""
+        self._has_claims = other._has_claims
         for name, device_class in other.classes.items():
             self.put_class(name, device_class)
         for name, published in other.pools.slices.items():
@@ -156,18 +190,30 @@ class Devices:
             return None
         return next((self._unserved[resource] for resource, _ in demand.real if resource in self._unserved), None)
 
+    def find_trouble(self, facts: PodFacts) -> Trouble | None:
+        """Return why a pod of another scheduler waits for its claims; None when they are there or are not known."""
+        if self._has_claims:
+            for use in facts.device_claims:
+                if name_claim(facts.namespace, use.claim) not in self.claims:
+                    return find_device_claim_trouble(use)
+        return None
+
     @property
     def has_stale(self) -> bool:
         """Whether `resolve` has something to do."""
-        return bool(self._stale_claims) or self.pools.has_stale
+        return bool(self._stale_claims or self._stale_pods) or self.pools.has_stale
 
     def resolve(self) -> list[str]:
-        """Bring what is counted up to date; return the UIDs of the pods that hold something else now, sorted."""
+        """Bring what is counted up to date.
+
+        Returns the UIDs of the pods that hold something else now, or wait for other claims, sorted.
+        """
         for pool, *nodes in self.pools.resolve():
             self._stale_nodes.update(dict.fromkeys(node for node in nodes if node is not None))
             self._stale_claims.update(self._claims_of_pool.get(pool, {}))
         stale, self._stale_claims = self._stale_claims, {}
-        pods: set[str] = set()
+        pods = set(self._stale_pods)
+        self._stale_pods.clear()
         for key in stale:
             before, now = self._counted.get(key, _NOTHING), self._count(self.claims.get(key))
             if before == now:
@@ -196,7 +242,7 @@ class Devices:
     def describe(self) -> object:
         """Return what is counted, as plain comparable values."""
         drivers = {driver: dict(each) for driver, each in self._drivers.items()}
-        return dict(self._counted), self._held, drivers, self._unserved
+        return dict(self._counted), self._held, drivers, self._unserved, self._pods_awaiting
 
     def _count(self, claim: ResourceClaimFacts | None) -> _Counted:
         if claim is None:

@@ -49,12 +49,17 @@ class Feed(Generic[Facts]):
         put: Callable[[Facts], None],
         remove: Callable[[str], None],
         known: Callable[[], Collection[str]],
+        on_listed: Callable[[bool], None] = lambda _is_served: None,
     ) -> None:
-        """known: the keys of all objects that were put and not removed."""
+        """known: the keys of all objects that were put and not removed.
+
+        on_listed: called after each whole list. A server that has no such kind of object gives a list no version.
+        """
         self._key = key
         self._put = put
         self._remove = remove
         self._known = known
+        self._on_listed = on_listed
         self._newest = -1
 
     def replace(self, items: Iterable[Facts], version: str = "") -> None:
@@ -76,6 +81,7 @@ class Feed(Generic[Facts]):
             if n % PART == 0:
                 yield
         self._newest = newest
+        self._on_listed(bool(version))
 
     def apply(self, item: Facts) -> None:
         """Take one object that was added or changed, unless something newer was seen."""

@@ -101,7 +101,10 @@ def make_device_feeds(books: Books, touch: Callable[[], None]) -> ObjectFeeds:
     devices = books.devices
 
     def feed(
-        key: Callable[[Named], str], put: Callable[[str, Named | None], None], objects: Mapping[str, Named]
+        key: Callable[[Named], str],
+        put: Callable[[str, Named | None], None],
+        objects: Mapping[str, Named],
+        on_listed: Callable[[bool], None] = lambda _is_served: None,
     ) -> Feed[Named]:
         def change(name: str, facts: Named | None) -> None:
             before = devices.classes_version
@@ -109,17 +112,25 @@ def make_device_feeds(books: Books, touch: Callable[[], None]) -> ObjectFeeds:
             if devices.has_stale or devices.classes_version != before:
                 touch()
 
-        return _make_feed(key, change, objects)
+        return _make_feed(key, change, objects, on_listed)
+
+    def note_listed(is_served: bool) -> None:  # noqa: FBT001 - as feeds call it
+        devices.note_claims_listed(is_served=is_served)
+        if devices.has_stale:
+            touch()
 
     return (
         (DEVICE_CLASSES, feed(_get_name, devices.put_class, devices.classes)),
         (RESOURCE_SLICES, feed(_get_name, devices.put_slice, devices.pools.slices)),
-        (RESOURCE_CLAIMS, feed(_find_key, devices.put_claim, devices.claims)),
+        (RESOURCE_CLAIMS, feed(_find_key, devices.put_claim, devices.claims, note_listed)),
     )
 
 
 def _make_feed(
-    key: Callable[[Named], str], change: Callable[[str, Named | None], None], objects: Mapping[str, Named]
+    key: Callable[[Named], str],
+    change: Callable[[str, Named | None], None],
+    objects: Mapping[str, Named],
+    on_listed: Callable[[bool], None] = lambda _is_served: None,
 ) -> Feed[Named]:
     """Return the feed of a kind of objects, which are kept by their keys. change: takes what differs from before."""
 
@@ -133,4 +144,5 @@ def _make_feed(
         put=lambda facts: take(key(facts), facts),
         remove=lambda name: take(name, None),
         known=objects.keys,
+        on_listed=on_listed,
     )

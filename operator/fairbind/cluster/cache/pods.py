@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
+from fairbind.cluster.cache.claim_troubles import Trouble
 from fairbind.cluster.cache.claimed import add_brought, add_held
 from fairbind.cluster.cache.devices import Devices
 from fairbind.cluster.cache.nominations import Nominations
@@ -225,12 +226,11 @@ def locate(
     blocked = blocked or directory.find_refusal(facts.namespace)
     constraints, load = facts.constraints, None
     unbound: tuple[Wanted, ...] = ()
+    if blocked is None and (trouble := _find_claim_trouble(facts, volumes, devices)) is not None:
+        blocked = trouble[0]
     if facts.claims and blocked is None:
-        if (trouble := volumes.find_trouble(facts)) is not None:
-            blocked = trouble[0]
-        else:
-            constraints, load = volumes.constrain(facts), volumes.find_load(facts)
-            unbound = volumes.find_wanted(facts)
+        constraints, load = volumes.constrain(facts), volumes.find_load(facts)
+        unbound = volumes.find_wanted(facts)
     wishes = facts.wishes if blocked is None else None
     if wishes is not None and not turns.is_looked_at(tenant, wishes):
         blocked = NOT_YET
@@ -259,6 +259,22 @@ def _find_held(facts: PodFacts, node: str, devices: Devices, volumes: Volumes, *
     """Return what a pod holds on its node."""
     demand = add_held(facts, node, devices, volumes)
     return demand if reserves_growth or not demand.growth else leave_out_growth(demand)
+
+
+def _find_claim_trouble(facts: PodFacts, volumes: Volumes, devices: Devices) -> Trouble | None:
+    """Return why a waiting pod must wait for its claims of volumes and devices, if those are honoured; or None."""
+    trouble = devices.find_trouble(facts) if facts.device_claims else None
+    return volumes.find_trouble(facts) if trouble is None and facts.claims else trouble
+
+
+def find_detail(entry: PodEntry, volumes: Volumes, devices: Devices) -> str | None:
+    """Return the very thing for which a pod is not placed, where others wait for the like."""
+    facts, position = entry.facts, entry.position
+    if isinstance(position, Waiting):
+        trouble = _find_claim_trouble(facts, volumes, devices)
+        if trouble is not None and trouble[0] == position.key.unsupported:
+            return trouble[1]
+    return facts.unsupported_detail
 
 
 def _find_unsupported(facts: PodFacts, devices: Devices | None, *, asks: bool) -> Rejection | None:

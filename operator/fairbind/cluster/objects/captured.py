@@ -136,12 +136,16 @@ def _capture_pod(pod: _Pod) -> wire.Pod | RunTime | None:
 
 
 def _strip_spec(spec: wire.PodSpec) -> wire.PodSpec:
-    """Return a spec without the names of images. What needs a feature of the node only says that it does."""
+    """Return a spec without the names of images and claims of devices.
+
+    What needs a feature of the node only says that it does.
+    """
     return msgspec.structs.replace(
         spec,
         containers=[*map(_strip_container, spec.containers or ())] or None,
         init_containers=[*map(_strip_container, spec.init_containers or ())] or None,
         volumes=[msgspec.structs.replace(each, image=None) for each in spec.volumes or ()] or None,
+        resource_claims=[wire.ResourceClaim(each.name) for each in spec.resource_claims or ()] or None,
     )
 
 

@@ -21,6 +21,7 @@ from fairbind.cluster.objects.constraints import (
     reject_excess,
 )
 from fairbind.cluster.objects.declared_features import keep_needed
+from fairbind.cluster.objects.device_claims import find_device_claims
 from fairbind.cluster.objects.facts import TURN_GATE, Amounts, NamespaceFacts, NodeFacts, Owner, PodFacts, Taint
 from fairbind.cluster.objects.image_facts import NO_IMAGES, convert_images, find_images
 from fairbind.cluster.objects.requests import MAX_RESOURCES, DemandReader, compute_demand, keep_first
@@ -157,6 +158,7 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
         runs=status.phase == "Running",
         generation=meta.generation or 0,
         scheduled_generation=scheduled_generation,
+        device_claims=find_device_claims(spec, status) if spec.resource_claims and node is None else (),
     )
 
 

@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
+from fairbind.cluster.objects.device_claims import DeviceClaimUse
 from fairbind.cluster.objects.image_facts import NO_IMAGES, ImageUse, NodeImages
 from fairbind.cluster.objects.selectors import LabelSelector, NodeTerm
 from fairbind.cluster.objects.volume_facts import ANYWHERE, ClaimUse, VolumeTopology
@@ -225,7 +226,7 @@ class PodFacts(Struct, frozen=True, gc=False):
     group: the name of the pod group in its namespace that it belongs to; None: to none. nominated_node: where room is
     promised to it until it is bound.
     owner: its controller, kept only while it waits. claims: those of its volumes. images: those that it uses, kept only
-    while it waits and may choose.
+    while it waits and may choose. device_claims: the ResourceClaims that it uses, kept only while it waits.
     """
 
     uid: str
@@ -260,6 +261,7 @@ class PodFacts(Struct, frozen=True, gc=False):
     runs: bool = False
     generation: int = 0
     scheduled_generation: int = 0
+    device_claims: tuple[DeviceClaimUse, ...] = ()
 
     @property
     def gated_by_others(self) -> bool:

@@ -214,9 +214,11 @@ class SpreadConstraint(Wire):
 
 
 class ResourceClaim(Wire):
-    """A claim of dynamic resource allocation."""
+    """A claim of dynamic resource allocation, or what it is made of."""
 
     name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
 
 
 class SchedulingGroup(Wire):
@@ -278,6 +280,13 @@ class ExtendedResourceClaimStatus(Wire):
     request_mappings: list[ServedRequest] | None = None
 
 
+class ResourceClaimStatus(Wire):
+    """The claim that was made for one of the pod's templates; without a name none is necessary."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
 class PodStatus(Wire):
     """What became of the pod."""
 
@@ -291,6 +300,7 @@ class PodStatus(Wire):
     resources: Resources | None = None
     allocated_resources: Amounts | None = None
     extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
+    resource_claim_statuses: list[ResourceClaimStatus] | None = None
 
 
 class Pod(Wire):
