@@ -1,8 +1,8 @@
 """The command `fairbind operator`: credentials, metrics, probes, signals and the operator itself, put together.
 
 Two threads share the work. The main one decides and binds. The other, the front, renews the lease and answers over
-HTTP, with connections of its own to the API server, so that neither waits for a long cycle. What kube-scheduler asks in
-extender mode is answered by the main one, because the answers are decisions.
+HTTP, with connections of its own to the API server, so that neither waits for a long cycle. kube-scheduler's
+connections in extender mode end in the front, too; the main one answers, because the answers are decisions.
 """
 
 from __future__ import annotations
