@@ -134,6 +134,8 @@ async def test_who_has_finished_a_handshake_is_not_slowed_by_those_who_have_not(
     assert connections.find_pace("10.0.0.2").enter("10.0.0.2").done()
     for each in begun:
         each.cancel()
+    connections.use_tls(ServingCertificate(certificates.folder, asks_clients=True).context)
+    assert connections.find_pace("10.0.0.2") is unknown, "its certificate may be one of an authority that is out"
 
 
 def test_a_folder_without_authorities_is_refused(certificates: Certificates) -> None:
