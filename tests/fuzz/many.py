@@ -3,7 +3,8 @@
 A recipe makes so many pods of one tenant, each with terms, claims or constraints of its own; they run, or wait. Then a
 few pods of another tenant come, are placed and end. What that takes is counted in lines of Python that run, so it is
 the same on any machine. It must hardly grow from `FEW` objects to `MANY`: `FEW` are more than any budget of a tenant
-lets count. A class that waits beyond the window still costs a few look-ups a cycle (`LINES_AN_OBJECT`).
+lets count. Pods that wait are more (`FEW_WAITING`): all that a window shows and that go round meanwhile. A pod that
+waits beyond it still costs a line or two a cycle, where the tasks that are left out are listed (`LINES_AN_OBJECT`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from fairbind.scheduling import CycleState, UnschedulableCache, run_cycle
 
 NODES_IN_WORLD = 60
 FEW, MANY = 240, 480
-LINES_AN_OBJECT, SPARE_LINES = 150, 2_000
+FEW_WAITING, MANY_WAITING = 480, 960
+LINES_AN_OBJECT, SPARE_LINES = 12, 2_000
 MOST_LINES = 150_000
 """About ten milliseconds, for six events with three cycles."""
 EVENTS = 4
@@ -194,8 +196,10 @@ class ManyWorld:
         return most
 
 
-def find_growth(recipe: Multiple, few: int = FEW, many: int = MANY) -> list[str]:
-    """Return what is above the limit, in words. few, many: numbers of objects."""
+def find_growth(recipe: Multiple, few: int | None = None, many: int | None = None) -> list[str]:
+    """Return what is above the limit, in words. few, many: numbers of objects; None: as many as are usual."""
+    few = few or (FEW if recipe.is_placed else FEW_WAITING)
+    many = many or (MANY if recipe.is_placed else MANY_WAITING)
     base, lines = (ManyWorld(recipe, count).count_lines() for count in (few, many))
     limit = min(base + LINES_AN_OBJECT * (many - few) + SPARE_LINES, MOST_LINES)
     if lines <= limit:

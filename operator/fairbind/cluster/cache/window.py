@@ -19,9 +19,10 @@ which may go nowhere else: it counts little, so that whole DaemonSets are shown.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from operator import attrgetter
 from typing import NamedTuple
 
 from fairbind.cluster.cache.pending import QueueKey, TaskQueue
@@ -250,31 +251,55 @@ class _Round:
 class _Allowance:
     """How many placements and classes may still be shown, one class at a time.
 
-    _shown: the placements that are.
+    is_cut: whether some group was not allowed the last time. _shown: the placements that are shown.
     """
 
     def __init__(self, placements: int, classes: float) -> None:
+        self.is_cut = False
         self._placements = placements
         self._classes = classes
-        self._shown: set[LookGroups | None] = set()
+        self._shown: dict[LookGroups | None, None] = {}
 
     def extend(self, placements: int, classes: int) -> None:
         """Allow so many more."""
         self._placements += placements
         self._classes += classes
 
-    def take(self, groups: Iterable[Group]) -> Iterator[Group]:
-        """Return the groups that are still allowed; those with a placement that is shown need no other."""
-        for group in groups:
-            if self._classes < group.part:
+    def take(self, groups: Iterable[Group], is_open: Callable[[Group], bool]) -> list[Group]:
+        """Return which open ones of the groups are still allowed; those with a placement that is shown need no other.
+
+        groups: in turn. As soon as there is no placement left, the groups of those that are shown are asked instead:
+        there may be tens of thousands of others.
+        """
+        taken, self.is_cut = list[Group](), False
+        for group in filter(is_open, groups):
+            if group.of_look not in self._shown and not self._placements:
+                self.is_cut = True
+                self._take_shown(taken, group.turn, is_open)
+                break
+            if not self._take(taken, group):
+                break
+        return taken
+
+    def _take_shown(self, taken: list[Group], after: Turn, is_open: Callable[[Group], bool]) -> None:
+        """Take groups with a placement that is shown. after: those that come later in turn than this."""
+        looks = [of_look for of_look in self._shown if of_look is not None]
+        groups = (group for of_look in looks for group in of_look.groups.values() if group.turn > after)
+        for group in sorted(filter(is_open, groups), key=attrgetter("turn")):
+            if not self._take(taken, group):
                 return
-            if group.of_look not in self._shown:
-                if not self._placements:
-                    continue
-                self._placements -= 1
-                self._shown.add(group.of_look)
-            self._classes -= group.part
-            yield group
+
+    def _take(self, taken: list[Group], group: Group) -> bool:
+        """Take a group if one more class is allowed."""
+        if self._classes < group.part:
+            self.is_cut = True
+            return False
+        self._classes -= group.part
+        if group.of_look not in self._shown:
+            self._placements -= 1
+            self._shown[group.of_look] = None
+        taken.append(group)
+        return True
 
 
 class Window:
@@ -364,40 +389,22 @@ class Window:
         now = self._rounds.setdefault(tenant, _Round(began=self._changes))
         rotating, rotating_classes = (max(1, most // ROTATING_PART) for most in (self._limit, self._most_classes))
         allowed = _Allowance(self._limit - rotating, self._most_classes - rotating_classes)
-        first = dict.fromkeys(allowed.take(groups))
+        first = dict.fromkeys(allowed.take(groups, lambda _: True))
         allowed.extend(rotating, rotating_classes)
 
-        def list_rest() -> Iterator[Group]:
-            return (group for group in groups if group not in first)
+        def is_unseen(group: Group) -> bool:
+            return group.uid not in now.seen and group not in first
 
-        others, has_more = self._pick_unseen(now, allowed, list_rest())
+        others = allowed.take(groups, is_unseen)
         if not others and now.began != self._changes:
             now.seen.clear()
             now.began = self._changes
-            others, has_more = self._pick_unseen(now, allowed, list_rest())
-        now.forget_gone(len(groups) - len(first), list_rest())
-        others = others or list(allowed.take(list_rest()))
+            others = allowed.take(groups, is_unseen)
+        self.has_more |= allowed.is_cut or now.began != self._changes
+        now.forget_gone(len(groups) - len(first), (group for group in groups if group not in first))
+        others = others or allowed.take(groups, lambda group: group not in first)
         now.rotating = [group.uid for group in others]
-        self.has_more |= has_more or now.began != self._changes
         return [*first, *others]
-
-    @staticmethod
-    def _pick_unseen(now: _Round, allowed: _Allowance, rest: Iterable[Group]) -> tuple[list[Group], bool]:
-        """Pick of some groups those that were not looked at in this round, and say whether there are more of these.
-
-        No more of them are asked than it takes: there may be tens of thousands.
-        """
-        asked = 0
-
-        def list_unseen() -> Iterator[Group]:
-            nonlocal asked
-            for group in rest:
-                if group.uid not in now.seen:
-                    asked += 1
-                    yield group
-
-        others = list(allowed.take(list_unseen()))
-        return others, asked > len(others)
 
 
 def compute_limit(counts: Iterable[int], most: int, most_each: int) -> int:

@@ -98,6 +98,11 @@ class Group:
         return self._ordered[0][1]
 
     @property
+    def turn(self) -> Turn:
+        """Of the first task of all."""
+        return self._ordered[0][0]
+
+    @property
     def uid(self) -> str:
         """Of the first task of all."""
         if self._uid is None:
