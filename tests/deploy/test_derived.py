@@ -111,7 +111,10 @@ def find_leaves(values: dict[str, Any], schema: dict[str, Any], path: str = "") 
     An object that is empty by default need not name its fields, as none has a default; nor need Kubernetes' own.
     """
     assert schema.get("additionalProperties") is False, path
-    known, given = set(schema["properties"]) - {"global"}, set(values)
+    of_parents = (
+        {"global", "enabled"} if not path else set()
+    )  # set or read by Helm for a chart that this one is part of
+    known, given = set(schema["properties"]) - of_parents, set(values)
     wrong = [f"{path}{name}" for name in known ^ given]
     for name in known & given:
         field = schema["properties"][name]
