@@ -114,7 +114,8 @@ def check_compiled(api: Api, *policies: str) -> None:
         path = f"/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/{name}"
         read = functools.partial(api.get, path)
         wait_for(lambda read=read: "typeChecking" in read().get("status", {}), describe=f"{name} to be checked")  # type: ignore[misc]
-        assert read()["status"]["typeChecking"].get("expressionWarnings", []) == [], name
+        found = read()["status"]["typeChecking"].get("expressionWarnings", [])
+        assert not found, f"{name}: {found}"
 
 
 def list_names(things: Sequence[Json]) -> list[str]:

@@ -13,6 +13,7 @@ import pytest
 from e2e.members import check_compiled, check_refused, joined, try_pod, wait_allowed, wait_refused
 from e2e.objects import make_name, make_pod
 from e2e.test_admission import DEFAULT, ENFORCED, WITHOUT_OPERATOR, serves_mutating_policies
+from e2e.test_constraint_budget import make_constrained
 from e2e.waiting import wait_for
 from e2e.workloads import SMALL, list_pods
 from fairbind.cluster.objects.facts import HOSTNAME
@@ -244,6 +245,37 @@ class TestOperator:
         check_refused(lambda: patch_pod(operator, path, {"nodeSelector": {"a": "b"}}), "fairbind-own-gate")
         path = make_gated(member, enforced, schedulingGates=[GATE, OTHER])
         check_refused(lambda: patch_pod(operator, path, {"schedulingGates": None}), "fairbind-own-gate")
+
+
+def test_pods_that_take_turns_have_only_some_priorities_and_keep_to_the_budget(
+    cluster: Cluster, api: Api, member: Api, enforced: str, namespace: MakeNamespace
+) -> None:
+    classes, allowed = "/apis/scheduling.k8s.io/v1/priorityclasses", make_name("allowed")
+    api.post(classes, {"metadata": {"name": allowed}, "value": 1000})
+    admission = {
+        "forbid": {"enabled": True, "priorityClassNames": [allowed]},
+        "constraintBudget": {"enabled": True},
+    }
+    excessive = make_constrained(65, "tolerations")
+    excessive["spec"]["schedulerName"] = DEFAULT
+    cluster.install_chart({**WITHOUT_OPERATOR, "mode": "gate", "admission": admission})
+    try:
+        urgent = make_default(priorityClassName="system-node-critical")
+        wait_refused(lambda: try_pod(member, enforced, urgent), "fairbind-priorities", "priority class", allowed)
+        wait_refused(lambda: try_pod(member, enforced, excessive), "fairbind-constraints", "more than 64 tolerations")
+        assert find_gates(try_pod(member, enforced, make_default(priorityClassName=allowed))) == [GATE]
+        free = namespace()
+        for pod in (urgent, excessive):
+            assert find_gates(try_pod(api, free, pod)) == [], "fairbind does not serve it"
+
+        path = make_gated(member, enforced)
+        more = [{"key": f"t{n}", "operator": "Exists"} for n in range(65)]
+        body = {"tolerations": [*api.get(path)["spec"]["tolerations"], *more]}
+        check_refused(lambda: patch_pod(member, path, body), "fairbind-constraints", "more than 64 tolerations")
+        assert find_gates(patch_pod(api, path, {"schedulingGates": None, **body})) == [], "its turn has come"
+    finally:
+        cluster.install_chart({**WITHOUT_OPERATOR, "mode": "gate", "admission": {"assign": {"enabled": True}}})
+        api.delete(f"{classes}/{allowed}")
 
 
 def test_in_bind_mode_the_operator_cannot_patch_pods(cluster: Cluster, operator: Api, api: Api, enforced: str) -> None:

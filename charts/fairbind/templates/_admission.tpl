@@ -40,6 +40,25 @@ matchLabels:
 {{- end }}
 {{- end }}
 
+{{/* The scheduling gate of gate mode. */}}
+{{- define "fairbind.gate" -}}
+fairbind.io/turn
+{{- end }}
+
+{{/* Whether a pod waits for a decision of fairbind, in CEL: for all schedulers that it serves in this mode. */}}
+{{- define "fairbind.waits" -}}
+{{- if eq .Values.mode "extender" -}}
+has(object.spec.schedulerName) && object.spec.schedulerName in {{ prepend .Values.extender.schedulerNames .Values.schedulerName | toJson }}
+{{- else if eq .Values.mode "gate" -}}
+has(object.spec.schedulerName) && (object.spec.schedulerName == '{{ .Values.schedulerName }}'
+|| (object.spec.schedulerName == '{{ .Values.gate.schedulerName }}'
+&& has(object.spec.schedulingGates) && object.spec.schedulingGates.exists(gate, gate.name == '{{ include "fairbind.gate" . }}')))
+{{- else -}}
+has(object.spec.schedulerName) && object.spec.schedulerName == '{{ .Values.schedulerName }}'
+{{- end }}
+&& (!has(object.spec.nodeName) || object.spec.nodeName == '')
+{{- end }}
+
 {{/* Whether fairbind honours all that a pod carries, in CEL; it leaves others waiting (`find_unsupported` of the operator). */}}
 {{- define "fairbind.isHonoured" -}}
 (!has(object.spec.volumes) || !object.spec.volumes.exists(v, has(v.awsElasticBlockStore) || has(v.azureDisk) || has(v.cinder) || has(v.gcePersistentDisk) || has(v.iscsi)
