@@ -23,7 +23,9 @@ def print_advice(source: Source, output: str) -> None:
 def format_advice(found: Advice) -> list[str]:
     """Return the advice as lines for a terminal."""
     lines = [f"Policy {found.policy}. Fair shares (exact dominant shares) for what tenants run and want now:", ""]
-    shown = list(found.weights)[:MOST_TENANTS]
+    shown = list(found.weights)
+    if len(shown) > MOST_TENANTS:
+        shown = list(dict.fromkeys([*(loss.tenant for loss in found.losses), *shown]))[:MOST_TENANTS]
     columns = [["weight", *(f"{found.weights[name]:g}" for name in shown)]]
     columns += [
         [policy, *(f"{shares.get(name, 0.0):.3f}" for name in shown)] for policy, shares in found.fair_shares.items()
@@ -31,7 +33,7 @@ def format_advice(found: Advice) -> list[str]:
     for table in lay_out_columns(["tenant", *shown], columns, width=find_width()):
         lines += [*table, ""]
     if len(found.weights) > MOST_TENANTS:
-        lines += [f"and {len(found.weights) - MOST_TENANTS} tenants more; -o json has all", ""]
+        lines += [f"{MOST_TENANTS} of {len(found.weights)} tenants, those that lose most first; -o json has all", ""]
     lines += [f"No fair shares under {policy}: {reason}." for policy, reason in found.left_out.items()]
     if found.losses:
         rows = [["loses by totals", "by totals", "by classes of nodes", "loses"]]
@@ -40,6 +42,8 @@ def format_advice(found: Advice) -> list[str]:
             for loss in found.losses[:MOST_TENANTS]
         ]
         lines += lay_out(rows)
+        if len(found.losses) > MOST_TENANTS:
+            lines.append(f"{MOST_TENANTS} of {len(found.losses)} that lose; -o json has all")
     else:
         lines.append("No tenant loses a fifth or more by totals.")
     return [*lines, "", f"Recommended: {found.recommended}: {found.reason}."]
