@@ -41,6 +41,18 @@ def test_what_holds_and_what_does_not(terminal: Terminal) -> None:
     assert envy.split()[:2] == ["envy-freeness", "holds"]
 
 
+@pytest.mark.parametrize(("name", "status"), [("sharing-incentive", 1), ("envy-freeness", 0)])
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_the_exit_status_says_whether_it_holds_when_asked_to(
+    terminal: Terminal, name: str, status: int, form: str
+) -> None:
+    words = ["check", terminal.write(UNFAIR), "--mechanism", "asset-fairness", "--property", name, "-o", form]
+    plain, asked = terminal.run(*words), terminal.run(*words, "--exit-code")
+
+    assert (plain.status, asked.status) == (0, status)
+    assert (asked.out, asked.err) == (plain.out, "")
+
+
 def test_the_same_for_programs(terminal: Terminal) -> None:
     words = ["--property", "sharing-incentive", "--output", "json"]
     outcome = terminal.succeed("check", terminal.write(UNFAIR), "--mechanism", "asset-fairness", *words)

@@ -7,6 +7,7 @@ import json
 import pytest
 import yaml
 
+from cli.mechanisms.test_check import UNFAIR
 from cli.mechanisms.typed import POOL, SERVERS, Document, Terminal
 from fairbind.fairness.mechanisms.registry import MECHANISMS
 
@@ -48,6 +49,48 @@ def test_prices_come_with_the_certificate(terminal: Terminal) -> None:
     for name, tasks in document["totals"].items():
         spent = tasks * sum(demands[name][resource] / capacity[resource] * price[resource] for resource in capacity)
         assert spent == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("tasks", "status"), [((3.0, 2.0), 0), ((3.0, 1.0), 1), ((9.0, 2.0), 1)])
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_the_exit_status_says_whether_an_allocation_holds_when_asked_to(
+    terminal: Terminal, tasks: tuple[float, float], status: int, form: str
+) -> None:
+    """Fair, unfair, above what the server has."""
+    given = terminal.write({"tasks": {"t": {"a": tasks[0]}, "u": {"a": tasks[1]}}}, "given.json")
+    words = ["check", terminal.write(POOL), "--mechanism", "drf", "--allocation", given, "-o", form]
+    plain, asked = terminal.run(*words), terminal.run(*words, "--exit-code")
+
+    assert (plain.status, asked.status) == (0, status)
+    assert (asked.out, asked.err) == (plain.out, "")
+
+
+def test_properties_that_the_mechanism_lacks_do_not_make_its_own_answer_fail(terminal: Terminal) -> None:
+    file = terminal.write(UNFAIR)
+    given = terminal.write(terminal.succeed("allocate", file, "--mechanism", "asset-fairness").out, "given.json")
+    outcome = terminal.succeed("check", file, "--mechanism", "asset-fairness", "--allocation", given, "--exit-code")
+
+    assert "sharing-incentive  violated" in outcome.out
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1.0, 2.0, 3.0])
+def test_alphas_multipliers_are_powers_of_its_prices(terminal: Terminal, alpha: float) -> None:
+    """Inequality (16) on one server: for each tenant, the slope is what its load costs, at the multipliers."""
+    pool = {**POOL, "tenants": [{**POOL["tenants"][0], "weight": 3}, POOL["tenants"][1]]}
+    words = ["allocate", terminal.write(pool), "--mechanism", "alpha-pf-vds", "--alpha", str(alpha), "--certificate"]
+    document = terminal.succeed(*words).document
+    certificate = document["certificate"]
+    (price,) = certificate["values"]["price_kr"]
+    (all_servers,) = certificate["classes"]
+
+    assert certificate["notes"]["price_kr"].startswith("price_kr ** max(alpha, 1), ")
+    assert all_servers["alpha"] == alpha
+    capacity = pool["servers"][0]["capacity"]
+    for tenant, weight in zip(pool["tenants"], (0.75, 0.25), strict=True):
+        most = min(capacity[name] / tenant["demand"][name] for name in capacity)
+        share = document["totals"][tenant["name"]] / most
+        cost = sum(price[name] ** max(alpha, 1) * most * tenant["demand"][name] / capacity[name] for name in capacity)
+        assert (share / weight) ** -alpha == pytest.approx(cost)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

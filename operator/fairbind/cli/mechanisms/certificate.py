@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from fairbind.fairness.mechanisms.mechanism import Option
+from fairbind.fairness.mechanisms.registry import MECHANISMS
 from fairbind.fairness.problems.allocation import Allocation, Proof
 from fairbind.fairness.solve import name_classes
 
@@ -22,19 +24,22 @@ def describe_proof(allocation: Allocation) -> dict[str, Any]:
     proof = allocation.proof
     if proof is None:
         return {}
-    return {
-        "classes": _describe_classes(allocation, proof),
+    mechanism = MECHANISMS[allocation.mechanism]
+    document: dict[str, Any] = {
+        "classes": _describe_classes(allocation, proof, has_alpha=Option.ALPHA in mechanism.options),
         "values": {name: _describe_value(name, value, proof) for name, value in proof.values.items()},
     }
+    return {**document, "notes": dict(mechanism.notes)} if mechanism.notes else document
 
 
-def _describe_classes(allocation: Allocation, proof: Proof) -> list[dict[str, Any]]:
+def _describe_classes(allocation: Allocation, proof: Proof, *, has_alpha: bool) -> list[dict[str, Any]]:
     instance = proof.instance
     return [
         {
             "servers": names,
             "capacity": dict(zip(proof.resources, instance.capacity_kr[k].tolist(), strict=True)),
             "divisible": bool(instance.divisible_k[k]),
+            **({"alpha": float(instance.alpha_k[k])} if has_alpha else {}),
         }
         for k, names in enumerate(name_classes(instance, allocation.problem))
     ]

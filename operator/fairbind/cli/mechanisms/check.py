@@ -79,6 +79,11 @@ class Findings:
         document = {"mechanism": self.mechanism, "properties": [finding.to_document() for finding in self.found]}
         return format_document(document, output)
 
+    @property
+    def is_any_violated(self) -> bool:
+        """Return whether there is a witness against any of the properties."""
+        return any(finding.witness is not None for finding in self.found)
+
     def check_proofs(self) -> None:
         """Raise InvariantError if something is violated that is proved for this problem."""
         for finding in self.found:

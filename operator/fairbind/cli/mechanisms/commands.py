@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from fairbind.cli.exit_status import EXIT_FAILURE
 from fairbind.cli.options import Command, debug_option, output_option
 
 DEFAULT_SEED: Final = 0
@@ -145,6 +146,12 @@ def allocate(problem: str, mechanism: str, alpha: float | None, output: str, *, 
     show_default=True,
     help="With --allocation: how much of what is allowed or of what a tenant has counts as rounding.",
 )
+@click.option(
+    "--exit-code",
+    "says_by_status",
+    is_flag=True,
+    help="End with 1 if a property is violated, or with --allocation a condition of the mechanism; otherwise with 0.",
+)
 @output_option("table", "json", "yaml")
 @_take_problem
 def check(
@@ -157,8 +164,9 @@ def check(
     alpha: float | None,
     output: str,
     *,
+    says_by_status: bool,
     pool: bool,
-) -> None:
+) -> int | None:
     """Say which properties the mechanism's answer to PROBLEM has, and who could complain where it has not.
 
     One line a property: whether it holds here, whether that was to be expected, and the witness: who envies
@@ -168,7 +176,8 @@ def check(
     meet, for which tenant, on which server, and by how much.
 
     The exit status is 0 whatever is found, but 1 if a property is violated that is proved for such problems: that would
-    be an error in fairbind.
+    be an error in fairbind. With --exit-code it is 1 if anything asked for is violated. With --allocation, properties
+    that the mechanism's own answer need not have do not count, only its conditions.
     """
     from fairbind.cli.mechanisms.check import compute_findings  # noqa: PLC0415 - numpy and the mechanisms
     from fairbind.cli.mechanisms.tables import write_text  # noqa: PLC0415 - only with an answer
@@ -176,12 +185,13 @@ def check(
     if allocation is not None:
         from fairbind.cli.mechanisms.judging import judge_file, show_judgement  # noqa: PLC0415 - only for this option
 
-        judged = judge_file(problem, allocation, mechanism, alpha=alpha, pools=pool, tolerance=tolerance)
-        write_text(show_judgement(*judged, output))
-        return
+        judgement, witnesses = judge_file(problem, allocation, mechanism, alpha=alpha, pools=pool, tolerance=tolerance)
+        write_text(show_judgement(judgement, witnesses, output))
+        return EXIT_FAILURE if says_by_status and judgement.violations else None
     findings = compute_findings(problem, mechanism, properties, alpha=alpha, pools=pool, seed=seed)
     write_text(findings.to_lines() if output == "table" else findings.to_text(output))
     findings.check_proofs()
+    return EXIT_FAILURE if says_by_status and findings.is_any_violated else None
 
 
 @click.command(

@@ -206,4 +206,5 @@ ALPHA_PF_VDS = Mechanism(
     share_sum=ShareSum.DOMINANT,
     solve=solve_alpha_pf_vds,
     certify=certify_alpha_pf_vds,
+    notes={"price_kr": "price_kr ** max(alpha, 1), with the alpha of the class, is the multiplier of inequality (16)"},
 )

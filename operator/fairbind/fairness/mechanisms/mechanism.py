@@ -72,7 +72,8 @@ class Mechanism:
     that it is not split and one average task stands for all its tasks. merges_tenants: False where the order of arrival
     counts, so that equal tenants stay apart. resolve: like solve, but it starts from the state of a similar instance
     and stores the state of this one; None where that would not be faster. properties: by the ids of
-    `fairbind.fairness.properties`, filled in by the registry.
+    `fairbind.fairness.properties`, filled in by the registry. notes: how to read values of the proof, by their names,
+    where the name does not say it.
     """
 
     id: str
@@ -89,3 +90,4 @@ class Mechanism:
     merges_tenants: bool = True
     resolve: Callable[[Instance, WarmStart], Solution] | None = None
     properties: Mapping[str, Guarantee] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
