@@ -51,6 +51,18 @@ def test_it_writes_tables_and_a_summary_and_prints_the_policies(
     assert [line.split()[0] for line in lines[2:]] == ["best-fit-drfh", "two-choices-drfh", "fifo"]
 
 
+def test_weights_of_scenarios_are_numbers_and_quantities_alike(tmp_path: Path) -> None:
+    shares = []
+    for number, weight in enumerate([0.5, "0.5", "500m", 1]):
+        tenants = [{"name": "a", "weight": weight, "resourceWeights": {"cpu": weight}}, {"name": "b"}]
+        scenario = write_scenario(tmp_path, {**DRAWN, "tenants": tenants})
+        out = tmp_path / str(number)
+        assert main(["simulate", scenario, "--policy", "best-fit-drfh", "--out", str(out), "--tables", "csv"]) == 0
+        shares.append((out / "shares.csv").read_bytes())
+
+    assert shares[0] == shares[1] == shares[2] != shares[3]
+
+
 def test_policies_and_seed_of_the_command_line_replace_those_of_the_scenario(tmp_path: Path) -> None:
     written = {}
     for name, more in {"a": ["--seed", "3"], "b": ["--policy", "tsf", "--policy", "fifo", "--seed", "3"]}.items():

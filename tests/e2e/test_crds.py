@@ -13,6 +13,8 @@ from fairbind.scheduling import POLICIES as KNOWN_POLICIES
 from localplane.client import ApiError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from e2e.api import Api, Json
     from e2e.clusters import Cluster
     from e2e.conftest import MakeTenant
@@ -247,6 +249,36 @@ def test_rules_speak_of_the_field_and_say_what_to_write(api: Api) -> None:
         try_to_make(api, POLICIES, "SchedulingPolicy", {"serverClassTolerance": 1})
     with pytest.raises(ApiError, match='supported values: "best-fit-drfh"'):
         try_to_make(api, POLICIES, "SchedulingPolicy", {"policy": "drx"})
+
+
+@pytest.mark.parametrize("value", [2.5, True, [1]], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    ("path", "kind", "field", "spec"),
+    [
+        (TENANTS, "Tenant", "spec.weight", lambda value: {"weight": value}),
+        (TENANTS, "Tenant", "spec.resourceWeights.cpu", lambda value: {"resourceWeights": {"cpu": value}}),
+        (
+            POLICIES,
+            "SchedulingPolicy",
+            "spec.alphaPfVds.alpha",
+            lambda value: {"policy": "alpha-pf-vds", "alphaPfVds": {"alpha": value}},
+        ),
+        (POLICIES, "SchedulingPolicy", "spec.serverClassTolerance", lambda value: {"serverClassTolerance": value}),
+    ],
+    ids=lambda part: part if isinstance(part, str) and part.startswith("spec") else "",
+)
+def test_a_quantity_of_another_type_is_one_error(
+    api: Api, path: str, kind: str, field: str, spec: Callable[[object], Spec], value: object
+) -> None:
+    with pytest.raises(ApiError) as refusal:
+        try_to_make(api, path, kind, spec(value))
+
+    errors = [line for line in refusal.value.message.split(", ") if "some validation rules were not" not in line]
+    assert refusal.value.message.count("in body must be of type integer,string") == 1
+    assert f"{field} in body must be of type integer,string" in refusal.value.message
+    assert "anyOf" not in refusal.value.message
+    assert "Checked value" not in refusal.value.message
+    assert len(errors) == 1
 
 
 def test_a_tenant_without_a_spec_has_weight_one(api: Api) -> None:

@@ -152,3 +152,13 @@ def test_a_table_of_many_servers_fits_the_terminal(terminal: Terminal, count: in
     shown = [f"on server-{k}" in outcome.out for k in range(count)]
     assert shown == [count <= 40] * count
     assert (f"(tasks on each of {count} servers: --output json)" in lines) == (count > 40)
+
+
+def test_weights_of_problems_are_numbers_and_quantities_alike(terminal: Terminal) -> None:
+    answers = []
+    for weight in (0.5, "0.5", "500m", 1):
+        tenant = {**SERVERS["tenants"][0], "weight": weight, "resourceWeights": {"cpu": weight}}
+        file = terminal.write({**SERVERS, "tenants": [tenant, SERVERS["tenants"][1]]})
+        answers.append(terminal.succeed("allocate", file, "--mechanism", "drfh").out)
+
+    assert answers[0] == answers[1] == answers[2] != answers[3]
