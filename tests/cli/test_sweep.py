@@ -257,6 +257,37 @@ def test_a_refused_sweep_is_one_line_and_writes_nothing(
 
 
 @pytest.mark.parametrize(
+    "content",
+    [
+        "secret:x:0:0:root:/root:/bin/bash\nsecret:x:1:1\n",
+        "{secret: [",
+        "secret: 1\nsecret: 2\n",
+        "!secret {}",
+        "[*secret]",
+        '{"secret": 1}',
+        '{"cluster": "secret"}',
+        '{"cluster": [{"shape": "secret"}], "tenants": [], "workload": []}',
+        "secret\nsecret\xff".encode("latin-1"),
+    ],
+)
+@pytest.mark.parametrize("name", ["secret.json", "secret.yaml", "passwd"])
+def test_nothing_of_a_file_that_a_sweep_names_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | bytes, name: str
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    sweep = write_sweep(tmp_path, {**SWEEP, "scenario": f"elsewhere/{name}"})
+
+    assert main(["sweep", sweep, "--out", str(tmp_path / "out"), "--debug"]) == 2
+    captured = capsys.readouterr()
+    last = captured.err.splitlines()[-1]
+    assert last == (
+        f"fairbind: scenario: {tmp_path}/elsewhere/{name} is no scenario; `fairbind simulate` of that file says why"
+    )
+    assert "secret" not in (captured.out + captured.err).replace(name, "")
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--jobs", "0"], "0 is not in the range"),

@@ -14,7 +14,9 @@ import pyarrow.parquet
 import pytest
 
 from fairbind.cli import main
+from fairbind.model import InvalidProblemError
 from fairbind.simulator.parsing import parse_scenario
+from fairbind.simulator.traces.rows import LeftOut, TableLimits, read_table
 from fairbind.simulator.workload import FOREVER, draw_workload
 
 TRACES = Path(os.environ.get("FAIRBIND_TRACES", Path(__file__).resolve().parents[3] / "shared" / "traces"))
@@ -299,6 +301,62 @@ def test_a_file_that_breaks_off_is_refused(tmp_path: Path, write: Any, capsys: p
     events = f"table:{write('table.csv', TABLE)}"
     assert main(["trace", "google2011", write("e.csv", TABLE), "--pods", events, "--nodes", nodes]) == 2
     assert "is no list of job events of 2011: line 1 has 6 columns, not 8" in capsys.readouterr().err
+
+
+def read_names(path: Path, limits: TableLimits) -> list[str]:
+    return list(
+        read_table(
+            path, ("name",), lambda row: row.text("name"), what="list of names", left_out=LeftOut(path), limits=limits
+        )
+    )
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("name\n" + "a" * 101, "line 2: a row must not be larger than 100 bytes"),
+        ("a" * 101, "line 1: a row must not be larger than 100 bytes"),
+        ("name\n" + '"\n",' * 100, "line 27: a row must not be larger than 100 bytes"),
+        ("name\n" * 5, "must not have more than 4 rows"),
+        ("name\n" + "\n" * 4, "must not have more than 4 rows"),
+        ("name\n" + "a,b\n" * 4, "must not have more than 4 rows"),
+    ],
+    ids=["line", "header", "lines of one row", "rows", "empty rows", "invalid rows"],
+)
+def test_a_table_is_bounded_before_it_expands(tmp_path: Path, suffix: str, content: str, said: str) -> None:
+    path = tmp_path / f"names{suffix}"
+    path.write_bytes(gzip.compress(content.encode()) if suffix == ".csv.gz" else content.encode())
+
+    with pytest.raises(InvalidProblemError) as refusal:
+        read_names(path, TableLimits(row_bytes=100, rows=4))
+    assert str(refusal.value) == f"{path}: {said}"
+
+
+def test_a_table_up_to_its_limits_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "names.csv"
+    path.write_text(f"name\n{'a' * 99}\n{'b' * 99}\nc\n")
+
+    assert read_names(path, TableLimits(row_bytes=100, rows=4)) == ["a" * 99, "b" * 99, "c"]
+
+
+def test_parquet_is_bounded_too(tmp_path: Path) -> None:
+    path = tmp_path / "names.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"name": ["a" * 200] * 5}), path)
+
+    with pytest.raises(InvalidProblemError, match=r"names\.parquet: must not have more than 4 rows"):
+        read_names(path, TableLimits(rows=4))
+    with pytest.raises(InvalidProblemError, match=r"line 1: a row must not be larger than 100 bytes"):
+        read_names(path, TableLimits(row_bytes=100))
+
+
+@pytest.mark.parametrize("is_nodes", [False, True])
+def test_an_endless_device_is_no_trace(write: Any, capsys: pytest.CaptureFixture[str], *, is_nodes: bool) -> None:
+    tasks, nodes = write("table.csv", TABLE), write("nodes.csv", NODES)
+    given = [tasks, "--nodes", "table:/dev/zero"] if is_nodes else ["/dev/zero", "--nodes", f"table:{nodes}"]
+
+    assert main(["trace", "table", *given]) == 2
+    assert capsys.readouterr().err == "fairbind: /dev/zero: line 1: a row must not be larger than 1,048,576 bytes\n"
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,14 @@ from typing import Any, TypeAlias
 import click
 
 from fairbind.cli.exit_status import EXIT_INTERRUPTED
-from fairbind.cli.mechanisms.reading import STANDARD_INPUT, read_document
+from fairbind.cli.mechanisms.reading import STANDARD_INPUT, FileError, name_file, read_document
 from fairbind.cli.mechanisms.tables import lay_out, write_text
 from fairbind.cli.progress import Progress
 from fairbind.cli.simulation import make_folder
 from fairbind.cli.sweep_dask import compute_on_dask
 from fairbind.cli.sweep_processes import compute_in_processes
 from fairbind.model.errors import InvalidProblemError
+from fairbind.simulator.parsing import parse_scenario
 from fairbind.simulator.sweep.cells import CellFolder, compute_cell
 from fairbind.simulator.sweep.confidence import check_has_scipy
 from fairbind.simulator.sweep.grid import Cell, Sweep, parse_sweep
@@ -86,7 +87,25 @@ def read_sweep(source: str) -> object:
     path = document["scenario"]
     if path == STANDARD_INPUT:
         raise InvalidProblemError("scenario: must be a scenario, or the path of its file, not standard input")
-    return {**document, "scenario": read_document(str(folder / path))}
+    return {**document, "scenario": _read_scenario(str(folder / path))}
+
+
+def _read_scenario(source: str) -> object:
+    """Return the scenario in a file that a sweep names.
+
+    The sweep may come from someone who cannot read the file, and errors may be seen where its output is: they hold
+    nothing of the content.
+    """
+    try:
+        document = read_document(source)
+        parse_scenario(document)
+    except FileError:
+        raise
+    except InvalidProblemError:
+        raise InvalidProblemError(
+            f"scenario: {name_file(source)} is no scenario; `fairbind simulate` of that file says why"
+        ) from None
+    return document
 
 
 def _choose(jobs: int | None, scheduler: str | None, missing: int) -> Callable[[Sequence[Cell]], Results]:

@@ -121,15 +121,15 @@ TEXT = json.dumps(POOL)
 CONTENTS: list[tuple[str, str | bytes, str]] = [
     ("empty", "", "must hold a problem, but is empty"),
     ("blank", " \n\t\n", "must hold a problem, but is empty"),
-    ("cut off", TEXT[: len(TEXT) // 2], "problem: must be JSON, but line 1 column"),
-    ("trailing", TEXT + "}", "problem: must be JSON, but line 1 column"),
-    ("comma", TEXT.replace("}]}", "},]}"), "problem: must be JSON, but line 1 column"),
-    ("words", "hello", "problem: must be JSON, but line 1 column 1"),
+    ("cut off", TEXT[: len(TEXT) // 2], "problem.json: must be JSON, but line 1 column"),
+    ("trailing", TEXT + "}", "problem.json: must be JSON, but line 1 column"),
+    ("comma", TEXT.replace("}]}", "},]}"), "problem.json: must be JSON, but line 1 column"),
+    ("words", "hello", "problem.json: must be JSON, but line 1 column 1"),
     ("null", "null", "problem: must be an object with resources, servers and tenants, not null"),
     ("list", "[]", "problem: must be an object with resources, servers and tenants, not []"),
     ("number", "3", "problem: must be an object with resources, servers and tenants, not 3"),
-    ("not UTF-8", TEXT.encode().replace(b'"t"', b'"\xff"'), "problem: must be UTF-8 text, but byte 122 is 0xff"),
-    ("UTF-16", TEXT.encode("utf-16"), "problem: must be UTF-8 text, but byte 1 is 0xff"),
+    ("not UTF-8", TEXT.encode().replace(b'"t"', b'"\xff"'), "problem.json: must be UTF-8 text, but byte 122 is 0xff"),
+    ("UTF-16", TEXT.encode("utf-16"), "problem.json: must be UTF-8 text, but byte 1 is 0xff"),
     ("surrogate", TEXT.replace('"t"', r'"\ud800"'), rf'tenants[0].name: {NAME} "\ud800"'),
     ("NUL", TEXT.replace('"t"', r'"\u0000"'), rf'tenants[0].name: {NAME} "\u0000"'),
     ("NaN", TEXT.replace('"cpu": 3', '"cpu": NaN'), f"tenants[1].demand.cpu of u: {AMOUNT} NaN"),
@@ -144,13 +144,13 @@ CONTENTS: list[tuple[str, str | bytes, str]] = [
     ),
     ("twice", TEXT.replace('"cpu": 3', '"cpu": 3, "cpu": 4'), "tenants[1].demand.cpu: must stand here once"),
     ("twice above", TEXT.replace("{", '{"tenants": 1, ', 1), "tenants: must stand here once, but is there again"),
-    ("deep", "[" * 100_000, "problem: must not be nested deeper than"),
-    ("deep objects", '{"tenants":' * 100_000, "problem: must not be nested deeper than"),
-    ("deep and whole", "[" * 100_000 + "]" * 100_000, "problem: must not be nested deeper than"),
+    ("deep", "[" * 100_000, "problem.json: must not be nested deeper than"),
+    ("deep objects", '{"tenants":' * 100_000, "problem.json: must not be nested deeper than"),
+    ("deep and whole", "[" * 100_000 + "]" * 100_000, "problem.json: must not be nested deeper than"),
     (
         "deep inside",
         TEXT.replace('"cpu": 3', f'"cpu": {"[" * 300}{"]" * 300}'),
-        f"tenants[1].demand.cpu of u: {AMOUNT} a list",
+        "problem.json: must not be nested deeper than 100 levels",
     ),
 ]
 
@@ -171,25 +171,25 @@ def test_the_empty_file_is_named(terminal: Terminal) -> None:
 
 
 YAML: list[tuple[str, str, str]] = [
-    ("bracket", "resources: [cpu", "problem: must be YAML, but line 2 column 1: did not find expected"),
-    ("tab", "resources:\n\t- cpu", "problem: must be YAML, but line 2 column 1"),
+    ("bracket", "resources: [cpu", "problem.yaml: must be YAML, but line 2 column 1: did not find expected"),
+    ("tab", "resources:\n\t- cpu", "problem.yaml: must be YAML, but line 2 column 1"),
     ("twice", "resources: [cpu]\nservers:\n- name: a\n  name: b\n", "servers[0].name: must stand here once"),
     (
         "tag",
         "resources: !!python/object:os.system [x]",
         "resources: must have no tag, but has tag:yaml.org,2002:python",
     ),
-    ("two documents", "resources: [cpu]\n---\nresources: [cpu]", "problem: must be one YAML document"),
-    ("deep", "- " * 100_000 + "x", "problem: must not be nested deeper than 100 levels"),
-    ("deep brackets", "[" * 100_000, "problem: must not be nested deeper than 100 levels"),
-    ("deep braces", "{a: " * 100_000, "problem: must not be nested deeper than 100 levels"),
+    ("two documents", "resources: [cpu]\n---\nresources: [cpu]", "problem.yaml: must be one YAML document"),
+    ("deep", "- " * 100_000 + "x", "problem.yaml: must not be nested deeper than 100 levels"),
+    ("deep brackets", "[" * 100_000, "problem.yaml: must not be nested deeper than 100 levels"),
+    ("deep braces", "{a: " * 100_000, "problem.yaml: must not be nested deeper than 100 levels"),
     ("itself", "resources: &all [*all]", "resources[0]: there is no &all before the alias *all that is complete"),
     ("no anchor", "resources: *none", "resources: there is no &none before the alias *none that is complete"),
     ("a list as a name", "? [a, b]\n: c", "problem: names of members must be plain text"),
     ("not a number", "resources: [cpu]\nservers: .nan\ntenants: []", "servers: must be a list of servers, not NaN"),
     ("text", "hello", 'problem: must be an object with resources, servers and tenants, not "hello"'),
     ("a comment", "# nothing here", "problem: must be an object with resources, servers and tenants, not null"),
-    ("control", "resources: [\x01]", "problem: must be YAML, but "),
+    ("control", "resources: [\x01]", "problem.yaml: must be YAML, but "),
 ]
 
 
@@ -310,9 +310,9 @@ def test_a_traceback_is_shown_only_with_debug(terminal: Terminal) -> None:
     ("typed", "message"),
     [
         (b"", "standard input: must hold a problem, but is empty"),
-        (b"{", "problem: must be JSON, but line 1 column 2"),
-        (b"\xfe", "problem: must be UTF-8 text, but byte 1 is 0xfe"),
-        (b"- {a: b", "problem: must be YAML, but line 2 column 1: did not find expected"),
+        (b"{", "standard input: must be JSON, but line 1 column 2"),
+        (b"\xfe", "standard input: must be UTF-8 text, but byte 1 is 0xfe"),
+        (b"- {a: b", "standard input: must be YAML, but line 2 column 1: did not find expected"),
         (json.dumps(document_with("tenants[1].demand.cpu", -1)).encode(), f"tenants[1].demand.cpu of u: {AMOUNT} -1"),
     ],
 )
@@ -326,11 +326,11 @@ PROCESS = [sys.executable, "-m", "fairbind", "allocate", "--mechanism", "drf"]
 @pytest.mark.parametrize(
     ("typed", "message"),
     [
-        (b"[" * 100_000, "problem: must not be nested deeper than 100 levels"),
-        (b"- " * 100_000, "problem: must not be nested deeper than 100 levels"),
+        (b"[" * 100_000, "standard input: must not be nested deeper than 100 levels"),
+        (b"- " * 100_000, "standard input: must not be nested deeper than 100 levels"),
         (TEXT.encode().replace(b": 9,", b": 1e999,"), f"servers[0].capacity.cpu of a: {AMOUNT} 1e999"),
-        (TEXT.encode()[:-1], "problem: must be JSON, but line 1 column"),
-        (b"\x80", "problem: must be UTF-8 text, but byte 1 is 0x80"),
+        (TEXT.encode()[:-1], "standard input: must be JSON, but line 1 column"),
+        (b"\x80", "standard input: must be UTF-8 text, but byte 1 is 0x80"),
     ],
     ids=["brackets", "dashes", "1e999", "cut off", "not UTF-8"],
 )

@@ -141,3 +141,10 @@ def test_files_that_hold_no_allocation(terminal: Terminal, name: str, content: D
     given = terminal.write(content, name)
 
     assert message in terminal.be_refused("check", terminal.write(POOL), "--mechanism", "drf", "--allocation", given)
+
+
+def test_a_csv_of_one_endless_field_is_refused_in_a_line(terminal: Terminal) -> None:
+    given = terminal.write(f'tenant,server,tasks\n"{"a" * 200_000}",a,1\n', "given.csv")
+    told = terminal.be_refused("check", terminal.write(POOL), "--mechanism", "drf", "--allocation", given)
+
+    assert told == f"{given}: line 2: field larger than field limit (131072)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,15 @@ import pytest
 import yaml
 
 from cli.mechanisms.typed import POOL, Terminal, document_with
-from fairbind.cli.mechanisms import reading
 from fairbind.cli.mechanisms.out_of_range_numbers import WrittenNumber, read_float, read_whole
-from fairbind.cli.mechanisms.reading import read_document, read_json
+from fairbind.cli.mechanisms.reading import (
+    FileError,
+    Limits,
+    read_document,
+    read_documents,
+    read_json,
+    read_text,
+)
 from fairbind.cli.mechanisms.yaml_text import read_scalar, read_yaml
 
 ALLOCATE = ("allocate", "--mechanism", "drf")
@@ -63,10 +70,12 @@ def test_names_in_any_script(terminal: Terminal) -> None:
     assert list(outcome.document["totals"]) == ["\u0442\u0435\u0441\u0442 \u4e2d\u6587 \U0001f600", "u"]
 
 
-def test_a_file_that_never_ends_is_refused(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MAX_BYTES", 2**20)
-
-    assert terminal.be_refused(*ALLOCATE, "/dev/zero") == "/dev/zero: must not be larger than 1 MiB"
+@pytest.mark.parametrize("read", [read_document, read_documents, read_text])
+def test_a_file_that_never_ends_is_refused(read: Callable[[str, Limits], object]) -> None:
+    with pytest.raises(FileError, match=r"^/dev/zero: must not be larger than 1 MiB$"):
+        read("/dev/zero", Limits(bytes=2**20))
+    with pytest.raises(FileError, match=r"^/dev/zero: must not be larger than 1,000 bytes$"):
+        read("/dev/zero", Limits(bytes=1000))
 
 
 @pytest.mark.parametrize(
@@ -121,12 +130,89 @@ def test_anchors_may_be_used_again() -> None:
     assert document == {"a": {"cpu": 1}, "b": {"cpu": 1}, "c": 1}
 
 
-def test_anchors_within_anchors_cost_nothing() -> None:
+def make_bomb(levels: int) -> str:
+    """Return YAML of ten lines that means ten to the power of levels texts."""
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
-    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 50)]
-    document: Any = read_yaml("\n".join(lines))
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, levels)]
+    return "\n".join(lines)
 
-    assert len(document["a49"]) == 10
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        make_bomb(50),
+        "a: &a [1, 1, 1, 1]\n" + "\n".join(f"b{n}: *a" for n in range(300)),
+        f"a: &a {'x' * 10_000}\n" + "\n".join(f"b{n}: *a" for n in range(10)),
+        f"a: &a {{{'x' * 1000}: 1}}\nb: [{', '.join(['*a'] * 100)}]",
+        "\n---\n".join(["a: &a [1, 1, 1, 1]\nb: [*a, *a]"] * 150),
+    ],
+    ids=["within", "many", "long text", "long name", "documents"],
+)
+def test_aliases_are_counted_before_they_expand(tmp_path: Path, text: str) -> None:
+    limits = Limits(aliased=1000)
+    file = tmp_path / "bomb.yaml"
+    file.write_text(text, encoding="utf-8")
+
+    with pytest.raises(FileError) as refusal:
+        read_documents(str(file), limits)
+    assert str(refusal.value) == f"{file}: aliases must not repeat more than 1,000 values"
+    if "---" not in text:
+        with pytest.raises(FileError, match="more than 1,000 values"):
+            read_document(str(file), limits)
+
+
+def test_aliases_up_to_the_limit_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "aliases.yaml"
+    file.write_text("a: &a [1, 1, 1]\nb: [*a, *a]", encoding="utf-8")
+
+    assert read_document(str(file), Limits(aliased=8)) == {"a": [1, 1, 1], "b": [[1, 1, 1], [1, 1, 1]]}
+    with pytest.raises(FileError):
+        read_document(str(file), Limits(aliased=7))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("deep.json", '{"a": [[[1]]]}'),
+        ("deep.yaml", "a: [[[1]]]"),
+        ("aliases.yaml", "a: &a [1]\nb: &b [*a]\nc: &c [*b]"),
+    ],
+)
+def test_depth_is_that_of_the_document_however_it_is_written(tmp_path: Path, name: str, text: str) -> None:
+    file = tmp_path / name
+    file.write_text(text, encoding="utf-8")
+
+    read_document(str(file), Limits(depth=4))
+    with pytest.raises(FileError, match=rf"/{name}: must not be nested deeper than 3 levels"):
+        read_document(str(file), Limits(depth=3))
+
+
+BOMBS = {
+    "simulate": ["simulate", "FILE"],
+    "simulate --from": ["simulate", "--from", "FILE"],
+    "sweep": ["sweep", "FILE", "--out", "out"],
+    "replay": ["replay", "FILE"],
+    "audit": ["audit", "FILE"],
+    "problem": ["problem", "FILE"],
+    "what-if": ["what-if", "FILE", "--remove-node", "n"],
+    "what-if --submit": ["what-if", "SNAPSHOT", "--submit", "FILE"],
+    "allocate": ["allocate", "FILE", "--mechanism", "drf"],
+    "check": ["check", "FILE", "--mechanism", "drf"],
+    "check --allocation": ["check", "PROBLEM", "--mechanism", "drf", "--allocation", "FILE"],
+    "compare": ["compare", "FILE"],
+}
+
+
+@pytest.mark.parametrize("words", BOMBS.values(), ids=BOMBS)
+def test_every_command_that_reads_a_document_bounds_it(terminal: Terminal, words: list[str]) -> None:
+    files = {
+        "FILE": terminal.write(make_bomb(50), "bomb.yaml"),
+        "SNAPSHOT": terminal.write("kind: FairbindSnapshot\nnodes: []\npods: []\n", "snapshot.yaml"),
+        "PROBLEM": terminal.write(POOL),
+    }
+    told = terminal.be_refused(*(files.get(word, word) for word in words))
+
+    assert told == f"{files['FILE']}: aliases must not repeat more than 1,000,000 values"
 
 
 @pytest.mark.parametrize("text", ["1e400", "-1e400", "1e-400", "-0.0001e-9999", "9" * 400, "-" + "9" * 4500])

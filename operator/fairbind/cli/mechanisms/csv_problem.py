@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -106,7 +107,8 @@ def _check_columns(columns: Sequence[str], source: str) -> None:
     if missing:
         where = _locate(source, 1)
         raise InvalidProblemError(f"{where}: must name the columns kind, name and the resources")
-    repeated = [column for column in columns if columns.count(column) > 1]
+    counts = Counter(columns)
+    repeated = [column for column in columns if counts[column] > 1]
     if repeated:
         raise InvalidProblemError(f"{_locate(source, 1, repeated[0])}: stands there twice")
 

@@ -74,12 +74,7 @@ def _read_number(where: str, tasks: object) -> float:
 def _read_pairs(source: str) -> Iterable[tuple[str, str, str, object]]:
     """Return (where it stands, tenant, server, tasks) for everything in the file."""
     if source.lower().endswith(".csv"):
-        rows = csv.DictReader(read_text(source).splitlines())
-        if set(rows.fieldnames or ()) != set(CSV_COLUMNS):
-            raise InvalidProblemError(f"{source}: the first line must be {','.join(CSV_COLUMNS)}")
-        return [
-            (f"{source} line {rows.line_num}", row["tenant"] or "", row["server"] or "", row["tasks"]) for row in rows
-        ]
+        return _read_csv(source)
     document = read_document(source)
     tasks = document.get("tasks") if isinstance(document, Mapping) else None
     if not isinstance(tasks, Mapping):
@@ -90,6 +85,18 @@ def _read_pairs(source: str) -> Iterable[tuple[str, str, str, object]]:
             raise InvalidProblemError(f"{show_path(('tasks', tenant))}: must be an object of tasks by server")
         pairs += [(show_path(("tasks", tenant, server)), tenant, server, number) for server, number in row.items()]
     return pairs
+
+
+def _read_csv(source: str) -> list[tuple[str, str, str, object]]:
+    rows = csv.DictReader(read_text(source).splitlines())
+    try:
+        if set(rows.fieldnames or ()) != set(CSV_COLUMNS):
+            raise InvalidProblemError(f"{source}: the first line must be {','.join(CSV_COLUMNS)}")
+        return [
+            (f"{source} line {rows.line_num}", row["tenant"] or "", row["server"] or "", row["tasks"]) for row in rows
+        ]
+    except csv.Error as error:
+        raise InvalidProblemError(f"{source}: line {rows.line_num + 1}: {error}") from error
 
 
 def describe_judgement(judgement: Judgement, witnesses: Mapping[str, Witness | None]) -> dict[str, Any]:

@@ -3,6 +3,9 @@
 A name that stands twice in one object, a number that float64 would change beyond recognition, text that is not UTF-8:
 all are refused with the place where they are. `.json` is JSON, `.yaml` and `.yml` are YAML; anything else (standard
 input, a pipe) is JSON if it begins like JSON.
+
+Every command reads the documents that it is given here, within `Limits`: a file that would grow beyond them in memory
+is refused before it does.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import json
 import stat
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from fairbind.cli.mechanisms.out_of_range_numbers import read_float, read_whole
@@ -18,31 +22,47 @@ from fairbind.fairness.problems.fields import show_path, show_value
 from fairbind.model.errors import InvalidProblemError
 
 STANDARD_INPUT = "-"
-MAX_BYTES = 2**28  # a million tenants take about a third of it; endless devices end here
-MAX_DEPTH = 100
-DEEP_MESSAGE = f"problem: must not be nested deeper than {MAX_DEPTH} levels"
-
 _YAML_SUFFIXES = (".yaml", ".yml")
 
 
-def read_document(source: str) -> object:
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on one file.
+
+    bytes: a million tenants take about a third of the default; endless devices end there. depth: levels of objects and
+    lists. aliased: how many values all aliases of YAML repeat, the values inside of them counted too.
+    """
+
+    bytes: int = 2**28
+    depth: int = 100
+    aliased: int = 1_000_000
+
+
+LIMITS = Limits()
+
+
+class FileError(InvalidProblemError):
+    """A file is missing, cannot be read or exceeds a limit; the message holds nothing of its content."""
+
+
+def read_document(source: str, limits: Limits = LIMITS) -> object:
     """Return what the file holds, or standard input for "-". Raises InvalidProblemError."""
-    text = read_text(source)
-    if _is_yaml(source, text):
-        from fairbind.cli.mechanisms.yaml_text import read_yaml  # noqa: PLC0415 - only YAML needs its reader
+    text, name = read_text(source, limits), name_file(source)
+    if not _is_yaml(source, text):
+        return read_json(text, name, limits)
+    from fairbind.cli.mechanisms.yaml_text import read_yaml  # noqa: PLC0415 - only YAML needs its reader
 
-        return read_yaml(text)
-    return read_json(text)
+    return read_yaml(text, name, limits)
 
 
-def read_documents(source: str) -> list[object]:
+def read_documents(source: str, limits: Limits = LIMITS) -> list[object]:
     """Return all documents of a file, or of standard input for "-": several of YAML, one of JSON."""
-    text = read_text(source)
-    if _is_yaml(source, text):
-        from fairbind.cli.mechanisms.yaml_text import read_yaml_documents  # noqa: PLC0415 - as above
+    text, name = read_text(source, limits), name_file(source)
+    if not _is_yaml(source, text):
+        return [read_json(text, name, limits)]
+    from fairbind.cli.mechanisms.yaml_text import read_yaml_documents  # noqa: PLC0415 - as above
 
-        return read_yaml_documents(text)
-    return [read_json(text)]
+    return read_yaml_documents(text, name, limits)
 
 
 def _is_yaml(source: str, text: str) -> bool:
@@ -50,16 +70,19 @@ def _is_yaml(source: str, text: str) -> bool:
     return suffix in _YAML_SUFFIXES or (suffix != ".json" and text.lstrip()[0] not in "{[")
 
 
-def read_text(source: str) -> str:
+def read_text(source: str, limits: Limits = LIMITS) -> str:
     """Return the text of the file, or of standard input for "-", which is not empty. Raises InvalidProblemError."""
-    text = _decode(_read_bytes(source))
+    text = _decode(_read_bytes(source, limits), name_file(source))
     if not text.strip():
-        raise InvalidProblemError(f"{_name(source)}: must hold a problem, but is empty")
+        raise FileError(f"{name_file(source)}: must hold a problem, but is empty")
     return text
 
 
-def read_json(text: str) -> object:
-    """Return what the JSON text says. NaN and Infinity pass: who knows the field refuses them better."""
+def read_json(text: str, name: str = "problem", limits: Limits = LIMITS) -> object:
+    """Return what the JSON text says. NaN and Infinity pass: who knows the field refuses them better.
+
+    name: of the file, for messages.
+    """
     repeats: list[_Repeating] = []
 
     def make_object(members: list[tuple[str, object]]) -> dict[str, object]:
@@ -73,12 +96,33 @@ def read_json(text: str) -> object:
         document = json.loads(text, object_pairs_hook=make_object, parse_float=read_float, parse_int=read_whole)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno} column {error.colno}"
-        raise InvalidProblemError(f"problem: must be JSON, but {where}: {_lower(error.msg)}") from error
+        raise InvalidProblemError(f"{name}: must be JSON, but {where}: {_lower(error.msg)}") from error
     except RecursionError as error:
-        raise InvalidProblemError(DEEP_MESSAGE) from error
+        raise make_depth_error(name, limits) from error
     if repeats:
         _refuse_repeated(document)
+    check_depth(document, name, limits)
     return document
+
+
+def check_depth(document: object, name: str, limits: Limits) -> None:
+    """Raise FileError if objects and lists are nested too deeply."""
+    level = [document] if isinstance(document, dict | list) else []
+    for _ in range(limits.depth):
+        level = [
+            member
+            for container in level
+            for member in (container.values() if isinstance(container, dict) else container)
+            if isinstance(member, dict | list)
+        ]
+        if not level:
+            return
+    raise make_depth_error(name, limits)
+
+
+def make_depth_error(name: str, limits: Limits) -> FileError:
+    """Return the error of a document that is nested too deeply."""
+    return FileError(f"{name}: must not be nested deeper than {limits.depth} levels")
 
 
 class _Repeating(dict[str, object]):
@@ -119,39 +163,43 @@ def _walk(document: object) -> Iterator[tuple[tuple[str | int, ...], object]]:
         waiting += reversed([((*path, part), member) for part, member in members])
 
 
-def _read_bytes(source: str) -> bytes:
+def _read_bytes(source: str, limits: Limits) -> bytes:
     try:
         if source == STANDARD_INPUT:
-            content = sys.stdin.buffer.read(MAX_BYTES + 1) if sys.stdin is not None else b""
+            content = sys.stdin.buffer.read(limits.bytes + 1) if sys.stdin is not None else b""
         else:
-            content = _read_file(Path(source))
+            content = _read_file(Path(source), limits)
     except ValueError as error:  # a NUL in a path
-        raise InvalidProblemError(f"{_name(source)}: must be the name of a file") from error
+        raise FileError(f"{name_file(source)}: must be the name of a file") from error
     except FileNotFoundError as error:
-        raise InvalidProblemError(f"{_name(source)}: no such file") from error
+        raise FileError(f"{name_file(source)}: no such file") from error
     except OSError as error:
-        raise InvalidProblemError(f"{_name(source)}: cannot be read: {_lower(error.strerror or str(error))}") from error
-    if len(content) > MAX_BYTES:
-        raise InvalidProblemError(f"{_name(source)}: must not be larger than {MAX_BYTES // 2**20} MiB")
+        raise FileError(f"{name_file(source)}: cannot be read: {_lower(error.strerror or str(error))}") from error
+    if len(content) > limits.bytes:
+        raise FileError(f"{name_file(source)}: must not be larger than {_show_bytes(limits.bytes)}")
     return content
 
 
-def _read_file(path: Path) -> bytes:
+def _read_file(path: Path, limits: Limits) -> bytes:
     with path.open("rb") as file:
         if stat.S_ISDIR(path.stat().st_mode):
             raise IsADirectoryError(None, "is a directory")
-        return file.read(MAX_BYTES + 1)
+        return file.read(limits.bytes + 1)
 
 
-def _decode(content: bytes) -> str:
+def _show_bytes(count: int) -> str:
+    return f"{count // 2**20} MiB" if count % 2**20 == 0 else f"{count:,} bytes"
+
+
+def _decode(content: bytes, name: str) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         shown = f"byte {error.start + 1} is 0x{content[error.start]:02x}"
-        raise InvalidProblemError(f"problem: must be UTF-8 text, but {shown}") from error
+        raise InvalidProblemError(f"{name}: must be UTF-8 text, but {shown}") from error
 
 
-def _name(source: str) -> str:
+def name_file(source: str) -> str:
     """Return how a message names the source: as it was typed, unless that would break the line."""
     if source == STANDARD_INPUT:
         return "standard input"

@@ -2,7 +2,8 @@
 
 Built from the parser's events, not with the library's loader, for three reasons: the loader lets a repeated name
 overwrite the first, it recurses (100,000 brackets would end the process), and it reads YAML 1.1, where `1e9` is text
-and `010` is eight. Here the core schema of YAML 1.2 counts, and keys are always text, as in JSON.
+and `010` is eight. An alias is the value that its anchor names, not a copy; what all aliases repeat is counted, because
+a reader of the document meets it all. Here the core schema of YAML 1.2 counts, and keys are always text, as in JSON.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, NoReturn
 import yaml
 
 from fairbind.cli.mechanisms.out_of_range_numbers import read_float, read_whole
-from fairbind.cli.mechanisms.reading import DEEP_MESSAGE, MAX_DEPTH
+from fairbind.cli.mechanisms.reading import LIMITS, FileError, Limits, check_depth, make_depth_error
 from fairbind.fairness.problems.fields import Path, show_path
 from fairbind.model.errors import InvalidProblemError
 
@@ -25,6 +26,9 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 TOO_DEEP = "exceeded maximum nesting depth"
 """What newer versions of libyaml say before an event of the level is seen."""
+
+TEXT_OF_A_VALUE = 64
+"""So many characters of a text count as one more value."""
 
 _WORDS = {"": None, "~": None, "null": None, "Null": None, "NULL": None} | {
     spelled: meant
@@ -38,58 +42,74 @@ _INFINITE = re.compile(r"([-+]?)\.(inf|Inf|INF)")
 _NOT_A_NUMBER = re.compile(r"\.(nan|NaN|NAN)")
 
 
-def read_yaml(text: str) -> object:
+def read_yaml(text: str, name: str = "problem", limits: Limits = LIMITS) -> object:
     """Return what the YAML text says, which is one document. Raises InvalidProblemError.
+
+    name: of the file, for messages.
 
     >>> read_yaml("demand: {cpu: 1e3, memory: 010, gpu: '2'}")
     {'demand': {'cpu': 1000.0, 'memory': 10, 'gpu': '2'}}
     """
-    documents = list(islice(_read_all(text), 2))
+    documents = list(islice(_read_all(text, name, limits), 2))
     if len(documents) > 1:
-        raise InvalidProblemError("problem: must be one YAML document, but a second one begins")
+        raise InvalidProblemError(f"{name}: must be one YAML document, but a second one begins")
     return documents[0] if documents else None
 
 
-def read_yaml_documents(text: str) -> list[object]:
+def read_yaml_documents(text: str, name: str = "problem", limits: Limits = LIMITS) -> list[object]:
     r"""Return all documents of the YAML text but the empty ones. Raises InvalidProblemError.
 
     >>> read_yaml_documents("kind: Service\n---\n---\nkind: Job\n")
     [{'kind': 'Service'}, {'kind': 'Job'}]
     """
-    return [document for document in _read_all(text) if document is not None]
+    return [document for document in _read_all(text, name, limits) if document is not None]
 
 
-def _read_all(text: str) -> Iterator[object]:
-    builder = _Builder()
+def _read_all(text: str, name: str, limits: Limits) -> Iterator[object]:
+    builder = _Builder(name, limits)
     try:
         for event in yaml.parse(text, Loader=_LOADER):
             if isinstance(event, yaml.DocumentStartEvent):
-                builder = _Builder()
+                builder.begin()
             builder.take(event)
             if isinstance(event, yaml.DocumentEndEvent):
+                check_depth(builder.document, name, limits)
                 yield builder.document
     except yaml.YAMLError as error:
         if TOO_DEEP in str(error):
-            raise InvalidProblemError(DEEP_MESSAGE) from error
-        raise InvalidProblemError(f"problem: must be YAML, but {_describe(error)}") from error
+            raise make_depth_error(name, limits) from error
+        raise InvalidProblemError(f"{name}: must be YAML, but {_describe(error)}") from error
 
 
 @dataclass(slots=True)
 class _Frame:
-    """An object or a list that is still open; key is that of the member that comes next."""
+    """An object or a list that is still open; key is that of the member that comes next, size what is inside so far."""
 
     container: dict[str, object] | list[object]
     anchor: str | None
     key: str | None = None
+    size: int = 1
 
 
 class _Builder:
-    """Puts events together. Does not recurse: depth is the length of a list."""
+    """Puts events together. Does not recurse: depth is the length of a list.
 
-    def __init__(self) -> None:
+    Sizes are numbers of values, those that aliases repeat counted each time; a long text counts as several.
+    """
+
+    def __init__(self, name: str, limits: Limits) -> None:
         self.document: object = None
+        self._name = name
+        self._limits = limits
         self._frames: list[_Frame] = []
-        self._anchored: dict[str, object] = {}
+        self._anchored: dict[str, tuple[object, int]] = {}
+        self._aliased = 0  # of all documents of the text
+
+    def begin(self) -> None:
+        """Begin a document, which knows no anchors of those before it."""
+        self.document = None
+        self._frames = []
+        self._anchored = {}
 
     def take(self, event: yaml.Event) -> None:
         match event:
@@ -99,7 +119,7 @@ class _Builder:
                 self._open([], event)
             case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
                 frame = self._frames.pop()
-                self._add(frame.container, frame.anchor)
+                self._add(frame.container, frame.anchor, frame.size)
             case yaml.ScalarEvent():
                 self._take_scalar(event)
             case yaml.AliasEvent():
@@ -108,8 +128,8 @@ class _Builder:
     def _open(self, container: dict[str, object] | list[object], event: yaml.CollectionStartEvent) -> None:
         self._check_tag(event.tag)
         self._check_is_no_key()
-        if len(self._frames) >= MAX_DEPTH:
-            raise InvalidProblemError(DEEP_MESSAGE)
+        if len(self._frames) >= self._limits.depth:
+            raise make_depth_error(self._name, self._limits)
         self._frames.append(_Frame(container, event.anchor))
 
     def _take_scalar(self, event: yaml.ScalarEvent) -> None:
@@ -118,27 +138,34 @@ class _Builder:
             self._take_key(event.value)
         else:
             is_plain = event.implicit[0]
-            self._add(read_scalar(event.value) if is_plain else event.value, event.anchor)
+            size = 1 + len(event.value) // TEXT_OF_A_VALUE
+            self._add(read_scalar(event.value) if is_plain else event.value, event.anchor, size)
 
     def _take_alias(self, event: yaml.AliasEvent) -> None:
         self._check_is_no_key()
         if event.anchor not in self._anchored:
             self._refuse(f"there is no &{event.anchor} before the alias *{event.anchor} that is complete")
-        self._add(self._anchored[event.anchor], None)
+        value, size = self._anchored[event.anchor]
+        self._aliased += size
+        if self._aliased > self._limits.aliased:
+            raise FileError(f"{self._name}: aliases must not repeat more than {self._limits.aliased:,} values")
+        self._add(value, None, size)
 
     def _take_key(self, key: str) -> None:
         frame = self._frames[-1]
         frame.key = key
+        frame.size += len(key) // TEXT_OF_A_VALUE
         if key in frame.container:
             self._refuse("must stand here once, but is there again")
 
-    def _add(self, value: object, anchor: str | None) -> None:
+    def _add(self, value: object, anchor: str | None, size: int) -> None:
         if anchor is not None:
-            self._anchored[anchor] = value
+            self._anchored[anchor] = value, size
         if not self._frames:
             self.document = value
             return
         frame = self._frames[-1]
+        frame.size += size
         if isinstance(frame.container, list):
             frame.container.append(value)
         elif frame.key is not None:

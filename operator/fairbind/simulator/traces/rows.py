@@ -1,7 +1,7 @@
 """Reads a trace's file row by row: CSV, plain or gzipped, or Parquet where pyarrow is installed.
 
-An invalid row is left out, counted and named. A file of another format, or one that ends in the middle of a row, is
-refused.
+An invalid row is left out, counted and named. A file of another format, one that ends in the middle of a row, and one
+that exceeds `TableLimits` are refused: a compressed file may be a thousandth of what it holds.
 """
 
 from __future__ import annotations
@@ -21,9 +21,23 @@ from fairbind.simulator.reading import MOST_SECONDS, NANOSECONDS
 
 MOST_NAMED: Final = 5
 """So many of the rows that were left out are named."""
+MOST_SHOWN: Final = 60
+"""Characters of a column's name in a message."""
 GZIP_MAGIC: Final = b"\x1f\x8b"
 
 Made = TypeVar("Made")
+
+
+@dataclass(frozen=True, slots=True)
+class TableLimits:
+    """Bounds on one file. row_bytes: of one row, uncompressed. rows: all rows, the invalid ones and the header too."""
+
+    row_bytes: int = 2**20
+    rows: int = 20_000_000
+
+
+LIMITS: Final = TableLimits()
+ROWS_AT_ONCE: Final = 1024  # of Parquet: what a file stores once may stand in each of its rows
 
 
 class BrokenRowError(Exception):
@@ -92,13 +106,18 @@ def read_table(
     what: str,
     left_out: LeftOut,
     has_header: bool = True,
+    limits: TableLimits = LIMITS,
 ) -> Iterator[Made]:
     """Yield what is made of each row of a file; a row for which `make` raises BrokenRowError is left out.
 
     columns: those that must be there; without a header, all of them in their order. what: what the file should be, for
     messages. Raises InvalidProblemError for a file that cannot be read or is something else.
     """
-    for row in _read_rows(path, columns, what=what, left_out=left_out, has_header=has_header):
+    if path.suffix == ".parquet":
+        rows = _read_parquet(path, columns, what, limits)
+    else:
+        rows = _read_csv(path, columns, what=what, left_out=left_out, has_header=has_header, limits=limits)
+    for row in rows:
         try:
             made = make(row)
         except BrokenRowError as error:
@@ -107,18 +126,19 @@ def read_table(
             yield made
 
 
-def _read_rows(path: Path, columns: Sequence[str], *, what: str, left_out: LeftOut, has_header: bool) -> Iterator[Row]:
-    if path.suffix == ".parquet":
-        yield from _read_parquet(path, columns, what)
-        return
-    lines = _Lines(path)
+def _read_csv(
+    path: Path, columns: Sequence[str], *, what: str, left_out: LeftOut, has_header: bool, limits: TableLimits
+) -> Iterator[Row]:
+    lines = _Lines(path, limits)
     reader = csv.reader(lines)
     names = list(columns)
     try:
         if has_header:
             names = [name.strip() for name in next(reader, [])]
             _check_columns(path, names, columns, what)
+            lines.end_row()
         for cells in reader:
+            lines.end_row()
             if len(cells) == len(names):
                 yield Row(reader.line_num, dict(zip(names, cells, strict=True)))
             elif lines.is_cut:
@@ -134,7 +154,7 @@ def _read_rows(path: Path, columns: Sequence[str], *, what: str, left_out: LeftO
 def _check_columns(path: Path, names: Sequence[str], columns: Sequence[str], what: str) -> None:
     missing = [column for column in columns if column not in names]
     if missing:
-        shown = ", ".join(names[:8]) or "nothing"
+        shown = ", ".join(name[:MOST_SHOWN] for name in names[:8]) or "nothing"
         raise InvalidProblemError(
             f"{path}: is no {what}: its first line must name the columns {', '.join(columns)}; it has {shown}"
         )
@@ -143,17 +163,32 @@ def _check_columns(path: Path, names: Sequence[str], columns: Sequence[str], wha
 
 
 class _Lines:
-    """The lines of a file as text. is_cut: the last line that was read does not end as a line does."""
+    """The lines of a file as text. is_cut: the last line that was read does not end as a line does.
 
-    def __init__(self, path: Path) -> None:
+    A row is all lines since the last `end_row`: in quotes it may go on over any number of them.
+    """
+
+    def __init__(self, path: Path, limits: TableLimits) -> None:
         self._path = path
+        self._limits = limits
+        self._row_bytes = 0
+        self._rows = 0
         self.is_cut = False
+
+    def end_row(self) -> None:
+        """Count a row. Raises InvalidProblemError where there are too many."""
+        self._row_bytes = 0
+        self._rows += 1
+        check_rows(self._path, self._rows, self._limits)
 
     def __iter__(self) -> Iterator[str]:
         number = 0
         try:
             with _open(self._path) as file:
-                for number, line in enumerate(file, start=1):  # noqa: B007 - said when the file breaks off
+                while line := file.readline(self._limits.row_bytes - self._row_bytes + 1):
+                    number += 1
+                    self._row_bytes += len(line)
+                    check_row(self._path, number, self._row_bytes, self._limits)
                     self.is_cut = not line.endswith(b"\n")
                     yield line.decode("utf-8")
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -164,13 +199,25 @@ class _Lines:
             raise InvalidProblemError(f"{self._path}: cannot be read: {error.strerror or error}") from error
 
 
+def check_row(path: Path, line: int, row_bytes: int, limits: TableLimits) -> None:
+    """Raise InvalidProblemError if the row that ends or goes on in this line is too large."""
+    if row_bytes > limits.row_bytes:
+        raise InvalidProblemError(f"{path}: line {line}: a row must not be larger than {limits.row_bytes:,} bytes")
+
+
+def check_rows(path: Path, rows: int, limits: TableLimits) -> None:
+    """Raise InvalidProblemError if the file has too many rows."""
+    if rows > limits.rows:
+        raise InvalidProblemError(f"{path}: must not have more than {limits.rows:,} rows")
+
+
 def _open(path: Path) -> BinaryIO | gzip.GzipFile:
     with path.open("rb") as file:
         is_compressed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
     return gzip.open(path) if is_compressed else path.open("rb")
 
 
-def _read_parquet(path: Path, columns: Sequence[str], what: str) -> Iterator[Row]:
+def _read_parquet(path: Path, columns: Sequence[str], what: str, limits: TableLimits) -> Iterator[Row]:
     try:
         import pyarrow as pa  # noqa: PLC0415 - an extra
         import pyarrow.parquet as pq  # noqa: PLC0415 - the same
@@ -179,10 +226,12 @@ def _read_parquet(path: Path, columns: Sequence[str], what: str) -> Iterator[Row
     try:
         with pq.ParquetFile(path) as file:
             _check_columns(path, file.schema_arrow.names, columns, what)
+            check_rows(path, file.metadata.num_rows, limits)
             number = 0
-            for batch in file.iter_batches():
+            for batch in file.iter_batches(ROWS_AT_ONCE):
+                check_row(path, number + 1, batch.nbytes // max(1, batch.num_rows), limits)
                 for values in batch.to_pylist():
                     number += 1
                     yield Row(number, {name: "" if value is None else str(value) for name, value in values.items()})
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         raise InvalidProblemError(f"{path}: is no Parquet file that can be read: {error}") from error
