@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from cluster.builders import Json, make_namespace, make_node, make_pod
 from kube.assembled.other_scheduler import OtherScheduler
-from kube.assembled.replicas import Scene, in_virtual_time, judging
+from kube.assembled.replicas import Scene, in_virtual_time, judging, playing
 from kube.assembled.test_extender import SETTINGS, KubeScheduler, make_asking
 from kube.assembled.test_gates import GATES, make_gated, put_tenants
 
@@ -88,3 +90,18 @@ async def test_a_tenant_whose_pods_are_never_placed_at_most_doubles_the_wait_of_
     quiet, busy = await measure(0, asks=asks), await measure(600, asks=asks)
     for name, seconds in quiet.items():
         assert busy[name] <= 2 * seconds, (quiet, busy)
+
+
+@pytest.mark.parametrize("asks", [False, True], ids=["gate", "extender"])
+@in_virtual_time
+async def test_pods_that_fairbind_binds_wait_for_no_place(*, asks: bool) -> None:
+    modes: dict[str, Any] = {"extender": replace(SETTINGS, most=1)} if asks else {"gates": replace(GATES, most=1)}
+    async with playing(**modes) as scene:
+        scene.server.put("nodes", make_node("n0", allocatable=NODE))
+        scene.server.put("pods", (make_asking if asks else make_gated)("silent"))
+        operator = (await scene.pass_until_leading()).operator
+        mode: Any = operator.extender if asks else operator.gates
+        await scene.pass_until(lambda: mode.rules.turnstile.free == 0)
+        scene.server.put("pods", make_pod("own"))
+        await scene.pass_until_bound("team/own")
+        assert mode.rules.turnstile.free == 0, "the other one still has the place"
