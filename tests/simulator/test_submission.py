@@ -367,4 +367,4 @@ def test_the_reason_is_that_of_the_pods_condition() -> None:
     reason = submit(EMPTY, make_job(cpu="64")).reason
 
     assert reason is not None
-    assert re.fullmatch(r"0/1 nodes are available: 1 Insufficient cpu\.", reason)
+    assert re.fullmatch(r"0/1 nodes are available: 1 Insufficient cpu\. no node is large enough, [^.]+\.", reason)

@@ -228,6 +228,11 @@ def wait_of(cluster: DeviceCluster, uid: str) -> tuple[str, str] | None:
     return (compute_condition_reason(found[0]), format_unschedulable(found[0], 2)) if found else None
 
 
+def word_insufficient(resource: str) -> str:
+    large = "no node is large enough, even when empty, among those that admit the pod"
+    return f"0/2 nodes are available: 2 Insufficient {resource}. {large}."
+
+
 @pytest.mark.parametrize("resource", [GPU, IMPLICIT])
 @pytest.mark.parametrize("are_devices_held", [False, True])
 def test_a_pod_that_asks_for_what_only_claims_serve_is_told_so(
@@ -238,7 +243,7 @@ def test_a_pod_that_asks_for_what_only_claims_serve_is_told_so(
         cluster.put_slice("a", 4)
         cluster.put_claim("claim", ["gpu-0"], ["uid-q"])
         cluster.place("q")
-    assert wait_of(cluster, "uid-p") == ("Unschedulable", f"0/2 nodes are available: 2 Insufficient {resource}.")
+    assert wait_of(cluster, "uid-p") == ("Unschedulable", word_insufficient(resource))
 
     cluster.put_class(resource=GPU)
     told = f"requests for {resource} that DeviceClass gpu serves by claims, which fairbind does not honour yet"
@@ -272,7 +277,7 @@ def test_a_pod_that_another_scheduler_may_place_by_a_claim_is_not_refused() -> N
     gates = [{"name": "fairbind.io/turn"}]
     cluster.add_pods(make_pod("p", requests={GPU: "1"}, scheduler="default-scheduler", schedulingGates=gates))
 
-    assert wait_of(cluster, "uid-p") == ("Unschedulable", f"0/2 nodes are available: 2 Insufficient {GPU}.")
+    assert wait_of(cluster, "uid-p") == ("Unschedulable", word_insufficient(GPU))
     assert find_opened(cluster.cache.books.entries) == []
 
 
