@@ -34,6 +34,7 @@ FULL_NAMES = {
     "fairbind_fairness_resource": {"resource"},
     "fairbind_server_classes": set(),
     "fairbind_nodes_with_faults": set(),
+    "fairbind_refusing_nodes": set(),
     "fairbind_left_out_resources": set(),
     "fairbind_fairness_jain_index": set(),
     "fairbind_fairness_share_error": set(),
@@ -89,6 +90,7 @@ def make_overview(*tenants: TenantOverview) -> ClusterOverview:
         classes=(ServerClassOverview("node-a", 3, {"cpu": 8.0}, {"cpu": 1.5}),),
         namespaces={"shop": "a", "lab": "ns/lab"},
         node_faults={"node-a": "status.allocatable: more than 64 resources"},
+        refusing_nodes=("node-b", "node-c"),
         left_out=("example.com/one", "example.com/other"),
     )
 
@@ -147,6 +149,7 @@ def test_the_clusters_numbers() -> None:
     assert sample(metrics, "fairbind_fairness_resource", resource="pods") == 0.0
     assert sample(metrics, "fairbind_fairness_jain_index") == 0.9
     assert sample(metrics, "fairbind_nodes_with_faults") == 1.0
+    assert sample(metrics, "fairbind_refusing_nodes") == 2.0
     assert sample(metrics, "fairbind_left_out_resources") == 2.0
     assert sample(metrics, "fairbind_fairness_share_error") == 0.25
     assert sample(metrics, "fairbind_fairness_envy_pairs", cause="history") == 3.0
