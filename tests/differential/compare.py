@@ -37,6 +37,8 @@ NOMINATED_EMPTY = "a spread whose selector is empty counts no pod, also none tha
 NOMINATED_VOLUMES = "volumes of a pod that is nominated to a node are not kept for it"
 CLAIM_TWICE = "a claim that a pod names twice gets one volume"
 RESIZED = "containers of a pod that is being resized are counted one by one, which may hold more than their sums"
+DEFERRED = "what a deferred growth of a tenant above its fair share asks for is not reserved"
+NODE_GONE = "a claim that waits for a volume on a node that is gone is told by claim and node"
 NOT_OFFERED = "a resource that no node offers is the only lack of room that is told"
 ZONE_FIRST = "the zone of a volume that a pod has is told before the lack of another volume"
 ON_PURPOSE: Final = (
@@ -47,6 +49,8 @@ ON_PURPOSE: Final = (
     NOMINATED_VOLUMES,
     CLAIM_TWICE,
     RESIZED,
+    DEFERRED,
+    NODE_GONE,
     NOT_OFFERED,
     ZONE_FIRST,
 )
@@ -139,7 +143,8 @@ def compare_claim(seed: int, pod: Json, verdict: Verdict, told: str) -> Iterator
     words = {reason for refusal in refusals for reason in refusal.reasons}
     is_told_by_node = told.startswith("node(s)")  # then another reason may come first, even on every node
     if feasible or (words and told not in words and not is_told_by_node):
-        yield Difference(seed, name, "", f"waits: {told}; kube-scheduler: {feasible or sorted(words)}")
+        why = NODE_GONE if not feasible and told.endswith(", which does not exist") else ""
+        yield Difference(seed, name, why, f"waits: {told}; kube-scheduler: {feasible or sorted(words)}")
 
 
 def is_about_claims(refusal: Refusal) -> bool:
@@ -186,6 +191,8 @@ def explain_reasons(
         for node, refusal in verdict.items()
     )
     has_ports = any(keeps_ports(node, pod, pods, refusal) for node, refusal in verdict.items())
+    is_less_about_room = not more and all(kind.startswith(FIT) for kind in fewer)
+    has_deferred = any(is_deferred(placed) for node in verdict for placed in find_placed(node, pods))
     causes = (
         (NOMINATED_VOLUMES, is_about_limits and any(keeps_volumes(node, pod, pods) for node in verdict)),
         (ZONE_FIRST, (more, fewer) == ({"VolumeZone"}, {"VolumeBinding"})),
@@ -194,6 +201,7 @@ def explain_reasons(
         (NOMINATED_EMPTY, fewer == {OTHER_PODS} and any(is_counted_alone(node, pod, pods) for node in verdict)),
         (RESIZED, is_about_room and not fewer and has_resized),
         (NOMINATED_PORTS, is_about_room and fewer == {PORTS} and has_ports),
+        (DEFERRED, is_less_about_room and has_deferred),
     )
     return next((why for why, holds in causes if holds), "")
 
@@ -225,6 +233,8 @@ def explain(node: str, pod: Json, pods: Sequence[Json], refusal: Refusal | None,
         "VolumeBinding": (CLAIM_TWICE, names_claim_twice(pod)),
         "PodTopologySpread": (NOMINATED_EMPTY, is_counted_alone(node, pod, pods)),
     }
+    if any(map(is_deferred, find_placed(node, pods))):
+        causes[FIT] = (DEFERRED, True)
     if node in opinion.feasible and refusal is not None and refusal.plugin in causes:
         why, holds = causes[refusal.plugin]
         return why if holds else ""
@@ -354,6 +364,14 @@ def is_resized(pod: Json) -> bool:
     """Whether a node says what it has allocated to one of several containers; with a single one the two agree."""
     return len(list_containers(pod)) > 1 and any(
         "resources" in status for status in pod["status"].get("containerStatuses", [])
+    )
+
+
+def is_deferred(pod: Json) -> bool:
+    """Whether a pod asks its node for more than the node has now."""
+    return any(
+        condition["type"] == "PodResizePending" and condition.get("reason") == "Deferred"
+        for condition in pod["status"].get("conditions", [])
     )
 
 

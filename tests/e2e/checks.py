@@ -269,7 +269,7 @@ def compare_metrics(view: View, metrics: Metrics, namespaces: Collection[str]) -
         if tenant is not None and pod["metadata"]["namespace"] in namespaces and not is_finished(pod):
             expected[tenant].append(pod)
     for tenant, pods in expected.items():
-        _compare_tenant(tenant, pods, metrics)
+        _compare_tenant(tenant, pods, view.nodes, metrics)
     served = {sample.labels["tenant"] for sample in metrics.select("fairbind_tenant_weight")}
     assert not {name for name in served if not name.startswith("ns/")} - view.tenants.keys()
 
@@ -282,19 +282,25 @@ def _compare_capacity(view: View, metrics: Metrics) -> None:
         add(capacity, view.allocatable(name))
     for pod in view.pods:
         is_system = not is_ours(pod) and view.find_tenant(pod["metadata"]["namespace"]) is None
-        if is_system and pod["spec"].get("nodeName") in usable and not is_finished(pod):
+        node = pod["spec"].get("nodeName")
+        if is_finished(pod) or node not in view.nodes:
+            continue
+        if is_system and node in usable:
             add(system, compute_requests(pod))
+        elif not is_system and node not in usable:  # what is held there counts in shares, so it counts in totals, too
+            add(capacity, compute_requests(pod))
     for resource, amount in capacity.items():
         seen = metrics.value("fairbind_cluster_capacity", resource=resource)
         expected = float(amount - system.get(resource, 0))
         assert seen == expected, f"capacity of {resource}: {seen}, not {expected}"
 
 
-def _compare_tenant(tenant: str, pods: list[Json], metrics: Metrics) -> None:
+def _compare_tenant(tenant: str, pods: list[Json], nodes: Collection[str], metrics: Metrics) -> None:
     bound = [pod for pod in pods if pod["spec"].get("nodeName")]
     allocated: Amounts = {}
     for pod in bound:
-        add(allocated, compute_requests(pod))
+        if pod["spec"]["nodeName"] in nodes:
+            add(allocated, compute_requests(pod))
     seen = {
         sample.labels["resource"]: sample.value for sample in metrics.select("fairbind_tenant_allocated", tenant=tenant)
     }

@@ -99,7 +99,8 @@ def test_waiting_pods_say_why_in_their_condition_and_an_event(
     pod = make_pod({"cpu": "2"})
     create_pods(api, name, [pod])
     path = f"/api/v1/namespaces/{name}/pods/{pod['metadata']['name']}"
-    message = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s)."
+    refused = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s)."
+    message = f"{refused} no node is large enough, even when empty, among those that admit the pod."
     wait_for(lambda: find_condition(api.get(path)).get("message") == message, describe=message)
     condition = find_condition(api.get(path))
     assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")

@@ -33,14 +33,14 @@ from fairbind.cluster.deciding import Decider
 
 decide = Decider.decide
 
-def busy(self, *arguments):
+def busy(self, *arguments, **named):
     switch = pathlib.Path({switch!r})
     if switch.exists():
         ends_at = time.monotonic() + float(switch.read_text())
         switch.unlink()
         while time.monotonic() < ends_at:
             pass
-    return decide(self, *arguments)
+    return decide(self, *arguments, **named)
 
 Decider.decide = busy
 """
