@@ -377,7 +377,7 @@ def make_exactly_filling(seed: int) -> Problem:
 
 @pytest.mark.parametrize("mechanism", ["ps-dsf", "alpha-pf-vds"])
 def test_jobs_that_exactly_fill_a_server_are_divided(mechanism: str) -> None:
-    """A job fills its server but for rounding; whoever else needs the server begins at a far higher level."""
+    """A job fills its server but for rounding; any other user of the server begins at a far higher level."""
     for seed in range(60):
         problem = make_exactly_filling(seed)
         tasks_ik = compute_allocation(problem, mechanism).tasks_ik

@@ -25,7 +25,7 @@ from fairbind.model.errors import InvalidProblemError
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 TOO_DEEP = "exceeded maximum nesting depth"
-"""What newer versions of libyaml say before an event of the level is seen."""
+"""The complaint of newer versions of libyaml, before an event of the level is seen."""
 
 TEXT_OF_A_VALUE = 64
 """So many characters of a text count as one more value."""

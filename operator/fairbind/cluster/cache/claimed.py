@@ -1,4 +1,4 @@
-"""What pods hold through claims: devices (`devices`) and attach slots of drivers (`attach_limits`).
+"""Amounts that pods hold through claims: devices (`devices`) and attach slots of drivers (`attach_limits`).
 
 Both count in shares, and neither takes anything of what a node's allocatable has. Devices are allocated by other
 schedulers, so only placed pods hold some. A placed pod holds an attach slot for each of its volumes that its node

@@ -38,7 +38,7 @@ MOST_KNOWN = 4_096
 
 @dataclass(frozen=True, slots=True)
 class NominationChange:
-    """What the field of one of our own pods should say.
+    """The change after which the field of one of our own pods says what it should.
 
     version: of the pod. node: None: nothing any more, unless others have written it. said: what it says.
     """
