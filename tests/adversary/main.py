@@ -24,8 +24,8 @@ from adversary.thefts import THEFTS, Theft, clean_up
 from e2e.api import ApiError
 from e2e.waiting import wait_for
 from faults.judge import LEASE_SECONDS
-from faults.main import read_commit
 from localplane.tools import DEFAULT, ensure_tools
+from recorded import read_commit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -31,6 +31,7 @@ from faults.plan import draw
 from faults.report import read_lines, write_page
 from faults.world import NAMESPACES, TENANT_WEIGHTS, WATCHED, World
 from localplane.tools import DEFAULT, ensure_tools
+from recorded import ROOT, read_commit
 
 if TYPE_CHECKING:
     from faults.plan import Draw
@@ -40,10 +41,7 @@ STEADY_SECONDS = 30.0
 PATIENCE_SECONDS = 180.0
 LOOK_SECONDS = 0.2
 SHORT = 50
-ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "reliability" / "results"
-TRIED = ("operator", "charts", "crds", "deploy", "tests")
-"""What a result is of; the results of a run before do not count as a change."""
 
 
 @dataclass(slots=True)
@@ -195,17 +193,6 @@ def run_world(arguments: argparse.Namespace, output: Path) -> None:
                 keep_logs(world, output, f"{seed}-{number}")
             if outcome.steady is None:
                 start_anew(world)
-
-
-def read_commit(folder: Path = ROOT) -> str:
-    """Return the commit of the code of a folder, with a plus where the code differs from it; "" when unknown."""
-    git = ["git", "-C", str(folder)]
-    try:
-        commit = subprocess.run([*git, "rev-parse", "--short=10", "HEAD"], capture_output=True, text=True, check=True)
-        changed = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", *(f":/{name}" for name in TRIED)], check=False)
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-    return commit.stdout.strip() + "+" * bool(changed.returncode)
 
 
 def find_impossible(world: World) -> set[str]:

@@ -8,9 +8,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from faults.kinds import KINDS
-from faults.main import make_head, make_parser, read_commit
+from faults.main import make_head, make_parser
 from faults.plan import LONGEST_IN_CI_SECONDS, NEVER_TOGETHER, draw
 from faults.report import make_page, make_table, read_lines
+from recorded import read_commit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,21 +93,10 @@ def test_a_file_has_the_faults_of_several_runs(tmp_path: Path) -> None:
 
 
 def test_a_run_says_which_other_version_it_had_as_the_draw_depends_on_it(tmp_path: Path) -> None:
-    def git(*arguments: str) -> str:
-        command = ["git", "-c", "user.name=x", "-c", "user.email=x@example.com", "-C", str(tmp_path), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-    packages = tmp_path / "operator"
-    packages.mkdir()
-    (packages / "code.py").touch()
-    git("init", "-q")
-    assert read_commit(packages) == ""
-    git("add", ".")
-    git("commit", "-q", "-m", "x")
-    commit = git("rev-parse", "--short=10", "HEAD")
-    assert read_commit(packages) == commit
-    (packages / "code.py").write_text("other", encoding="utf-8")
-    assert read_commit(packages) == f"{commit}+"
-    head = make_head(make_parser().parse_args([f"--other={packages}", "--seed=4", "--only=clock"]))
-    assert (head["seed"], head["only"], head["other"]) == (4, "clock", f"{commit}+")
+    command = ["git", "-c", "user.name=x", "-c", "user.email=x@example.com", "-C", str(tmp_path)]
+    for arguments in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "x"]):
+        subprocess.run([*command, *arguments], check=True)
+    commit = read_commit(tmp_path)
+    head = make_head(make_parser().parse_args([f"--other={tmp_path}", "--seed=4", "--only=clock"]))
+    assert (head["seed"], head["only"], head["other"]) == (4, "clock", commit)
     assert make_head(make_parser().parse_args([]))["other"] == ""
