@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from adversary.attacks import ATTACKS, Attack, Repeater
-from adversary.modes import BIND, MODES
 from adversary.report import renew, write_page
 from adversary.stage import ATTACKER, Memory, Size, Stage
 from adversary.thefts import THEFTS, Theft, clean_up
 from e2e.api import ApiError
+from e2e.modes import BIND, MODES
 from e2e.waiting import wait_for
 from faults.judge import LEASE_SECONDS
 from localplane.tools import DEFAULT, ensure_tools

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from adversary.modes import BIND
+from e2e.modes import BIND
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability" / "adversary.md"
 TEMPLATE = Path(__file__).with_name("page.template")

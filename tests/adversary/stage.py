@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Self
 import urllib3
 import yaml
 
-from adversary.modes import BIND, GATE, LABELS, VALUES, TurningApi
 from e2e.api import Api, ApiError, call_many
 from e2e.clusters import Cluster
+from e2e.modes import BIND, GATE, LABELS, VALUES, OtherScheduler, TurningApi
 from e2e.objects import TENANTS, make_name, make_pod, make_tenant
 from e2e.operators import Operator, start_operator
 from e2e.sampling import Sampling
@@ -25,7 +25,6 @@ from e2e.turns import wait_gated
 from e2e.waiting import wait_for
 from faults.judge import LEASE_SECONDS, Judge, read_token_id
 from faults.world import NotingPlane
-from localplane.extender import Extended
 from localplane.nodes import make_node
 from localplane.ports import find_free_ports
 
@@ -138,17 +137,12 @@ class Stage:
 
     def _start_scheduler(self) -> None:
         """Start kube-scheduler, which places the pods in the other modes."""
-        self._arguments = (f"--mode={self.mode}",)
+        (port,) = find_free_ports(1)
+        scheduler = OtherScheduler.make(self.plane, self.mode, self.folder / "extender", port)
+        self._arguments = tuple(scheduler.compute_arguments(port))
         if self.mode == GATE:
             wait_gated(self.cluster.api, self.make_namespace(make_name("first"), claimed=False))
-            self.plane.start_component("kube-scheduler")
-            return
-        folder = self.folder / "extender"
-        folder.mkdir()
-        extended = Extended.make(self.plane, folder)
-        (port,) = find_free_ports(1)
-        self._arguments = tuple(extended.compute_arguments(port))
-        extended.start_scheduler(port)
+        scheduler.start()
 
     def start_operator(self, *arguments: str) -> Operator:
         """End the operator that runs, start another one, with HTTPS as the chart does, and wait until it leads."""

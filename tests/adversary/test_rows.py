@@ -15,11 +15,11 @@ import pytest
 
 from adversary.attacks import ATTACKS
 from adversary.main import Outcome, find_broken, find_output, make_parser, note_error, writes_page
-from adversary.modes import give_to_kube_scheduler
 from adversary.report import make_part, read_lines, renew, write_page
 from adversary.stage import Size, Stage, compute_p99, read_group_memory
 from adversary.thefts import THEFTS, find_unequal
 from e2e.api import ApiError
+from e2e.modes import give_to_kube_scheduler
 from e2e.objects import make_pod
 from faults.judge import Judge, LeaseWrite
 from localplane.tools import Tools

@@ -22,30 +22,23 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 1 << 16
 
 
-class Relay:
-    """Passes bytes on, in a thread of its own, until it is cut; then connections are refused until it is mended."""
+class Flows:
+    """Passes bytes on, in a thread of its own, until it is cut; then connections are refused until it is mended.
 
-    def __init__(self, source: Path, target: Path) -> None:
-        """source: a kubeconfig. target: where to write the same that goes through the relay."""
-        self._source = source
-        self.kubeconfig = target
+    upstream: host and port that new connections lead to.
+    """
+
+    def __init__(self) -> None:
+        self.upstream = ("", 0)
+        self.port = find_free_ports(1)[0]  # one that no client is given while nobody listens
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="relay", daemon=True)
         self._listener: socket.socket | None = None
-        self._port = 0
-        self._upstream = ("", 0)
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def __enter__(self) -> Self:
-        config = yaml.safe_load(self._source.read_text(encoding="utf-8"))
-        parts = urlsplit(config["clusters"][0]["cluster"]["server"])
-        self._upstream = parts.hostname or "", parts.port or 443
-        self._port = find_free_ports(1)[0]  # one that no client is given while nobody listens
         self._thread.start()
         self.mend()
-        config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{self._port}"
-        self.kubeconfig.touch(mode=0o600)
-        self.kubeconfig.write_text(yaml.safe_dump(config), encoding="utf-8")
         return self
 
     def __exit__(
@@ -75,7 +68,7 @@ class Relay:
 
     async def _mend(self) -> None:
         # Not a server of asyncio: closed while it accepts, that one forgets the connection instead of closing it.
-        self._listener = socket.create_server(("127.0.0.1", self._port))
+        self._listener = socket.create_server(("127.0.0.1", self.port))
         self._listener.setblocking(False)
         self._loop.add_reader(self._listener, self._accept, self._listener)
 
@@ -96,7 +89,7 @@ class Relay:
         try:
             reader, writer = await asyncio.open_connection(sock=connection)
             writers.append(writer)
-            upstream_reader, upstream_writer = await asyncio.open_connection(*self._upstream)
+            upstream_reader, upstream_writer = await asyncio.open_connection(*self.upstream)
             writers.append(upstream_writer)
             for source, target in ((reader, upstream_writer), (upstream_reader, writer)):
                 copying.append(asyncio.create_task(_copy(source, target)))
@@ -112,6 +105,26 @@ class Relay:
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_SECONDS)
+
+
+class Relay(Flows):
+    """Stands before the API server."""
+
+    def __init__(self, source: Path, target: Path) -> None:
+        """source: a kubeconfig. target: where to write the same that goes through the relay."""
+        super().__init__()
+        self._source = source
+        self.kubeconfig = target
+
+    def __enter__(self) -> Self:
+        config = yaml.safe_load(self._source.read_text(encoding="utf-8"))
+        parts = urlsplit(config["clusters"][0]["cluster"]["server"])
+        self.upstream = parts.hostname or "", parts.port or 443
+        super().__enter__()
+        config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{self.port}"
+        self.kubeconfig.touch(mode=0o600)
+        self.kubeconfig.write_text(yaml.safe_dump(config), encoding="utf-8")
+        return self
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
