@@ -135,8 +135,8 @@ fairness-table: install ## measure how fair policies are beside the rules of oth
 	@exec $(VENV)/python tests/fairness_table/fairness_table.py $(if $(TRACES),--traces "$(TRACES)") $(if $(OUTPUT),--output "$(OUTPUT)")
 
 .PHONY: faults
-faults: install ## seeded faults against a whole system (N=number of them, SEED=number repeats a run, ONLY=name of some, SHORT=1: as CI has them, WORLDS=number of control planes at once, GROW=1: add to what is recorded of the seed, OTHER=path of another version's packages, OUTPUT=path)
-	@exec $(VENV)/python tests/faults/faults.py --count "$(N)" $(if $(SEED),--seed "$(SEED)") $(if $(SHORT),--short) \
+faults: install ## seeded faults against a whole system (N=number of them, SEED=number repeats a run, MODE=bind, gate or extender, ONLY=name of some, SHORT=1: as CI has them, WORLDS=number of control planes at once, GROW=1: add to what is recorded of the seed in this mode, OTHER=path of another version's packages, OUTPUT=path)
+	@exec $(VENV)/python tests/faults/faults.py --count "$(N)" $(if $(SEED),--seed "$(SEED)") $(if $(MODE),--mode "$(MODE)") $(if $(SHORT),--short) \
 	  $(if $(WORLDS),--worlds "$(WORLDS)") $(if $(GROW),--grow) $(if $(ONLY),--only "$(ONLY)") $(if $(OTHER),--other "$(OTHER)") $(if $(OUTPUT),--output "$(OUTPUT)",--page)
 
 .PHONY: adversary

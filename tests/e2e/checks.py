@@ -73,11 +73,14 @@ def is_ours(pod: Json) -> bool:
     return bool(pod["spec"].get("schedulerName") == SCHEDULER_NAME)
 
 
-def is_waiting(pod: Json) -> bool:
-    meta = pod["metadata"]
-    return (
-        is_ours(pod) and not pod["spec"].get("nodeName") and not meta.get("deletionTimestamp") and not is_finished(pod)
-    )
+def is_waiting(pod: Json, scheduler_name: str = SCHEDULER_NAME) -> bool:
+    meta, spec = pod["metadata"], pod["spec"]
+    is_named = spec.get("schedulerName") == scheduler_name
+    return is_named and not spec.get("nodeName") and not meta.get("deletionTimestamp") and not is_finished(pod)
+
+
+def is_waiting_without_gates(pod: Json) -> bool:
+    return is_waiting(pod) and not pod["spec"].get("schedulingGates")
 
 
 def is_usable(node: Json) -> bool:
@@ -153,16 +156,20 @@ class View:
         """Return the pods that `find_misplaced` judges: those that were bound after their node's last change."""
         return find_judged(filter(is_held, self.pods), self.nodes, scheduler_name=SCHEDULER_NAME, but=but)
 
-    def find_forgotten(self, objects: Callable[[Json, Json], Collection[str]] = lambda _pod, _node: ()) -> list[str]:
+    def find_forgotten(
+        self,
+        objects: Callable[[Json, Json], Collection[str]] = lambda _pod, _node: (),
+        waits: Callable[[Json], bool] = is_waiting_without_gates,
+    ) -> list[str]:
         """Return waiting pods for which some node has room: none should wait then.
 
-        objects: what else keeps a pod from a node.
+        objects: what else keeps a pod from a node. waits: which pods wait.
         """
         left = {name: self._compute_left(name) for name in self.nodes}
         return [
             f"{pod['metadata']['namespace']}/{pod['metadata']['name']} fits on {name}"
             for pod in self.pods
-            if is_waiting(pod) and not pod["spec"].get("schedulingGates")
+            if waits(pod)
             for demand in [self.compute_demand(pod)]
             for name, node in self.nodes.items()
             if all(amount <= left[name].get(resource, 0) for resource, amount in demand.items())

@@ -29,6 +29,8 @@ VALUES: dict[str, Json] = {
     EXTENDER: {"mode": EXTENDER, "extender": {"tlsSecretName": "unused-without-the-operator", "ignorable": False}},
 }
 """Values of the chart."""
+SCHEDULERS = {BIND: SCHEDULER_NAME, GATE: KUBE_SCHEDULER, EXTENDER: KUBE_SCHEDULER}
+"""Which scheduler pods name."""
 LABELS: dict[str, dict[str, str]] = {GATE: ENFORCED}
 """Labels of namespaces whose pods take part."""
 

@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING
 
 import urllib3
 
-from e2e.api import Api, ApiError
+from e2e.api import ApiError
 from e2e.objects import make_name, make_pod
 from e2e.waiting import PATIENCE_SECONDS
 from faults.constraints import draw_constraints
 from faults.storage import LOCAL, MADE, make_claim
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from e2e.api import Json
+    from e2e.api import Api, Json
 
 SIZES = (
     {"cpu": "500m", "memory": "512Mi"},
@@ -38,9 +36,9 @@ TIMEOUT_SECONDS = 5.0
 class Churn:
     """Creates and deletes pods in these namespaces from a thread of its own, while it is not paused."""
 
-    def __init__(self, kubeconfig: Path, namespaces: list[str], target: int, seed: int, per_second: float) -> None:
-        """target: about so many pods there are."""
-        self._api = Api.connect(kubeconfig, timeout_seconds=TIMEOUT_SECONDS)
+    def __init__(self, api: Api, namespaces: list[str], target: int, seed: int, per_second: float) -> None:
+        """api: is closed in the end. target: about so many pods there are."""
+        self._api = api
         self._namespaces = namespaces
         self._target = target
         self._random = random.Random(seed)

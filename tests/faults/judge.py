@@ -1,7 +1,8 @@
 """What must hold whatever went wrong, from the API server's audit log alone; read on as it grows.
 
-The log has, besides every binding, every write of the lease with its body. A term begins when a write that names
-somebody was received, and ends with the next write that was done, or `LEASE_SECONDS` after the last one of its holder.
+The log has, besides every binding, every write of the lease and every patch of a pod with its body. A term begins when
+a write of the lease that names somebody was received, and ends with the next write that was done, or `LEASE_SECONDS`
+after the last one of its holder. An operator patches a pod itself, and not its status, only to open its gate.
 """
 
 from __future__ import annotations
@@ -24,16 +25,23 @@ SLACK_SECONDS = 0.1
 """The log's times are of when the server read a request; a holder counts from before it sent it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bind:
-    """A request to bind that was done. moment, ended: received, answered. owner: which process sent it."""
+BOUND, OPENED = "bound", "opened"
+KUBE_SCHEDULER = "system:kube-scheduler"
 
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """What was done with a pod, once in its life: it was bound, or its gate was opened.
+
+    moment, ended: when the request was received, and answered. owner: which process sent it.
+    """
+
+    what: str
     moment: dt.datetime
     ended: dt.datetime
     owner: str
     pod: str
     uid: str
-    node: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +54,25 @@ class LeaseWrite:
     holder: str
 
 
+WANTED = (b'"subresource":"binding"', b'"resource":"leases"', b'"verb":"patch"')
+"""A line without any of these is about something else."""
+
+
 @dataclass(slots=True)
 class Judge:
-    """Reads an audit log from where it stopped. owners: which process has which token, by the token's id."""
+    """Reads an audit log from where it stopped. owners: which process has which token, by the token's id.
+
+    binder: the user who binds pods and needs no lease for it, besides the operators; "" where there is none.
+    """
 
     audit_log: Path
+    binder: str = ""
     owners: dict[str, str] = field(default_factory=dict)
-    binds: list[Bind] = field(default_factory=list)
+    deeds: list[Deed] = field(default_factory=list)
     leases: list[LeaseWrite] = field(default_factory=list)
     _offset: int = 0
     _judged: int = 0
-    _counts: Counter[str] = field(default_factory=Counter)
+    _counts: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def read_on(self) -> None:
         """Read what was written since."""
@@ -66,27 +82,27 @@ class Judge:
                 if not line.endswith(b"\n"):
                     break  # half written
                 self._offset += len(line)
-                if b'"subresource":"binding"' in line or b'"resource":"leases"' in line:
+                if any(words in line for words in WANTED):
                     self._take(json.loads(line))
         self.leases.sort(key=lambda write: write.ended)
 
     def forget_since(self, moment: dt.datetime) -> None:
-        """The cluster's state has gone back to this moment: what was bound since may be bound again.
+        """The cluster's state has gone back to this moment: what was done since may be done again.
 
-        What was received before it and answered after may be in that state: then it is bound, and stays so.
+        What was received before it and answered after may be in that state: then it is done, and stays so.
         """
         self.read_on()
-        for bind in self.binds:
-            if bind.ended >= moment:
-                self._counts[bind.uid] -= 1
+        for deed in self.deeds:
+            if deed.ended >= moment:
+                self._counts[deed.what, deed.uid] -= 1
 
     def judge(self) -> list[str]:
         """Return what is wrong with what was done since it was last asked."""
         self.read_on()
-        new, self._judged = self.binds[self._judged :], len(self.binds)
-        found = [complaint for bind in new if (complaint := self._find_complaint(bind))]
-        twice = sorted({bind.pod for bind in new if self._counts[bind.uid] > 1})
-        return [*found, *(f"{pod} was bound twice" for pod in twice)]
+        new, self._judged = self.deeds[self._judged :], len(self.deeds)
+        found = [complaint for deed in new if (complaint := self._find_complaint(deed))]
+        twice = sorted({(deed.pod, deed.what) for deed in new if self._counts[deed.what, deed.uid] > 1})
+        return [*found, *(f"{pod} was {what} twice" for pod, what in twice)]
 
     def _take(self, event: Any) -> None:
         if event["stage"] != "ResponseComplete" or event["responseStatus"]["code"] >= 300:
@@ -94,28 +110,35 @@ class Judge:
         token = ((event["user"].get("extra") or {}).get(CREDENTIAL) or [""])[0]
         owner = self.owners.get(token)
         target, body = event["objectRef"], event.get("requestObject") or {}
-        moment, ended = map(dt.datetime.fromisoformat, (event["requestReceivedTimestamp"], event["stageTimestamp"]))
-        if target.get("subresource") == "binding":
-            uid = (body.get("metadata") or {}).get("uid") or target.get("uid") or target["name"]
-            pod = f"{target['namespace']}/{target['name']}"
-            sender = owner or f"{event['user']['username']}"
-            self.binds.append(Bind(moment, ended, sender, pod, uid, body["target"]["name"]))
-            self._counts[uid] += 1
-        elif owner is not None and event["verb"] in {"create", "update", "patch"}:
-            holder = (body.get("spec") or {}).get("holderIdentity") or ""
-            self.leases.append(LeaseWrite(moment, ended, owner, holder))
+        match target["resource"], target.get("subresource"), event["verb"]:
+            case "pods", "binding", _:
+                self._take_deed(BOUND, owner or event["user"]["username"], event)
+            case "pods", None, "patch" if owner is not None:
+                self._take_deed(OPENED, owner, event)
+            case "leases", None, "create" | "update" | "patch" if owner is not None:
+                holder = (body.get("spec") or {}).get("holderIdentity") or ""
+                self.leases.append(LeaseWrite(*read_times(event), owner, holder))
 
-    def _find_complaint(self, bind: Bind) -> str:
-        last = next((write for write in reversed(self.leases) if write.ended <= bind.moment), None)
+    def _take_deed(self, what: str, owner: str, event: Any) -> None:
+        target, body = event["objectRef"], event.get("requestObject") or {}
+        uid = (body.get("metadata") or {}).get("uid") or target.get("uid") or target["name"]
+        self.deeds.append(Deed(what, *read_times(event), owner, f"{target['namespace']}/{target['name']}", uid))
+        self._counts[what, uid] += 1
+
+    def _find_complaint(self, deed: Deed) -> str:
+        if deed.what == BOUND and deed.owner == self.binder:
+            return ""
+        words = f"{deed.owner} {deed.what} {deed.pod}"
+        last = next((write for write in reversed(self.leases) if write.ended <= deed.moment), None)
         if last is None:
-            return f"{bind.owner} bound {bind.pod} before anybody had led"
-        if last.owner != bind.owner:
-            return f"{bind.owner} bound {bind.pod} at {bind.moment:%T.%f} in the term of {last.owner}"
+            return f"{words} before anybody had led"
+        if last.owner != deed.owner:
+            return f"{words} at {deed.moment:%T.%f} in the term of {last.owner}"
         if not last.holder:
-            return f"{bind.owner} bound {bind.pod} at {bind.moment:%T.%f} after it had given the lease back"
-        age = (bind.moment - last.moment).total_seconds()
+            return f"{words} at {deed.moment:%T.%f} after it had given the lease back"
+        age = (deed.moment - last.moment).total_seconds()
         if age > LEASE_SECONDS + SLACK_SECONDS:
-            return f"{bind.owner} bound {bind.pod} {age:.1f} s after its last renewal"
+            return f"{words} {age:.1f} s after its last renewal"
         return ""
 
     def count_changes(self, since: int) -> int:
@@ -131,14 +154,25 @@ def read_token_id(token: str) -> str:
     return f"JTI={json.loads(base64.urlsafe_b64decode(claims + padding))['jti']}"
 
 
-def add_lease_bodies(policy: str) -> str:
-    """Return an audit policy that also notes the bodies of writes of the operators' lease."""
-    rule = """\
+def read_times(event: Any) -> tuple[dt.datetime, dt.datetime]:
+    """Return when a request was received and when it was answered."""
+    received, answered = event["requestReceivedTimestamp"], event["stageTimestamp"]
+    return dt.datetime.fromisoformat(received), dt.datetime.fromisoformat(answered)
+
+
+def add_bodies(policy: str) -> str:
+    """Return an audit policy that also notes the bodies of writes of the operators' lease, and of patches of pods."""
+    rules = """\
   - level: Request
     namespaces: [fairbind-system]
     verbs: [create, update, patch]
     resources:
       - group: coordination.k8s.io
         resources: [leases]
+  - level: Request
+    verbs: [patch]
+    resources:
+      - group: ""
+        resources: [pods]
 """
-    return policy.replace("  - level: Metadata\n", f"{rule}  - level: Metadata\n")
+    return policy.replace("  - level: Metadata\n", f"{rules}  - level: Metadata\n")

@@ -115,6 +115,8 @@ def draw_writes(generator: random.Random) -> Settings:
     return {"writes": generator.choice((0, 100, 400))}
 
 
+SCHEDULER_KINDS = "kube-scheduler killed", "kube-scheduler frozen"
+"""Where kube-scheduler places the pods."""
 REFUSALS = {"409 answers": 409, "410 answers": 410, "429 answers": 429, "500 answers": 500}
 DRAWS: Mapping[str, Callable[[random.Random], Settings]] = {
     "latency": draw_latency,
@@ -129,6 +131,7 @@ DRAWS: Mapping[str, Callable[[random.Random], Settings]] = {
             "API server's history lost",
             "etcd killed",
             "etcd frozen",
+            *SCHEDULER_KINDS,
         ),
         draw_nothing,
     ),
@@ -296,6 +299,23 @@ def etcd_restored(world: World, settings: Settings) -> Iterator[None]:
     for replica in world.replicas:
         if not world.has_secret(replica):
             replica.renew_access()
+
+
+@kind("kube-scheduler killed", "plane")
+def scheduler_killed(world: World, settings: Settings) -> Iterator[None]:
+    """And started again."""
+    del settings
+    world.plane.stop_component("kube-scheduler", kill=True)
+    yield
+    world.scheduler.start()
+
+
+@kind("kube-scheduler frozen", "plane")
+def scheduler_frozen(world: World, settings: Settings) -> Iterator[None]:
+    """It stands still and goes on."""
+    del settings
+    with stopped(world, "kube-scheduler"):
+        yield
 
 
 @kind("killed", "process")

@@ -16,17 +16,20 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
+from collections import Counter
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import urllib3
 
 from e2e.api import ApiError
-from e2e.checks import View, is_held, is_waiting
+from e2e.checks import View, is_held
+from e2e.modes import BIND, MODES
 from e2e.operators import LEASE
 from e2e.stalls import Stalls
-from faults.kinds import KINDS
+from faults.judge import BOUND, OPENED
+from faults.kinds import KINDS, SCHEDULER_KINDS
 from faults.plan import draw
 from faults.report import read_lines, write_page
 from faults.world import NAMESPACES, TENANT_WEIGHTS, WATCHED, World
@@ -40,6 +43,7 @@ STEADY_SECONDS = 30.0
 """Everything must be as ever so long after a fault, and the machine's own stalls."""
 PATIENCE_SECONDS = 180.0
 LOOK_SECONDS = 0.2
+MOST_MISSING = 5
 SHORT = 50
 RESULTS = ROOT / "docs" / "reliability" / "results"
 
@@ -50,7 +54,9 @@ class Outcome:
 
     steady: seconds from its end until all was as ever, None when that never came; stalls: those of the machine in
     between. waited: for so many of these seconds an operator that could run waited for a processor, by the kernel's
-    account; the longer of both operators. found: what must not be. changes: how often the lease changed hands.
+    account; the longer of both operators. found: what must not be. changes: how often the lease changed hands. missing:
+    what was not as ever to the last, where that took longer than `STEADY_SECONDS`. binds, opened: how many pods were
+    bound, and how many gates were opened, meanwhile.
     """
 
     number: int
@@ -65,6 +71,8 @@ class Outcome:
     found: list[str]
     verdict: str = ""
     waited: float = 0.0
+    missing: list[str] = field(default_factory=list)
+    opened: int = 0
 
     def judge(self, notice: float) -> None:
         """Say it in a word. notice: seconds in which nobody can know of the fault."""
@@ -83,6 +91,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--count", type=int, default=SHORT, help=f"how many faults ({SHORT})")
     parser.add_argument("--seed", type=int, default=None, help="what they are drawn from; drawn itself when not given")
     parser.add_argument("--first", type=int, default=0, help="the number of the first one, to repeat some of a seed")
+    parser.add_argument("--mode", choices=MODES, default=BIND, help="the operators' (bind)")
     parser.add_argument("--short", action="store_true", help="faults of few seconds, as CI has them")
     parser.add_argument("--only", metavar="TEXT", default="", help="kinds that have this in their name")
     parser.add_argument("--other", metavar="PATH", help="where the packages of another version are, for both at once")
@@ -106,7 +115,11 @@ def main() -> int:
         return 0
     if arguments.seed is None:
         arguments.seed = random.SystemRandom().randrange(1 << 31)
-    also = " SHORT=1" * arguments.short + (f" OTHER={arguments.other}" if arguments.other else "")
+    also = (
+        f" MODE={arguments.mode}"
+        + " SHORT=1" * arguments.short
+        + (f" OTHER={arguments.other}" if arguments.other else "")
+    )
     print(f"to try the same once more: make faults N={arguments.count} SEED={arguments.seed}{also}", flush=True)
     outcomes, ended_well = run(arguments, output)
     if arguments.page:
@@ -125,7 +138,7 @@ def run(arguments: argparse.Namespace, output: Path) -> tuple[list[dict[str, obj
     """Apply the faults and return what became of them, and whether each world came to its end."""
     output.parent.mkdir(parents=True, exist_ok=True)
     grows = arguments.grow and output.exists()
-    done = {line["number"] for line in read_lines(output)[1] if line["seed"] == arguments.seed} if grows else set()
+    done = find_done(output, arguments.seed, arguments.mode) if grows else set()
     wanted = range(arguments.first, arguments.first + arguments.count)
     numbers = [number for number in wanted if number not in done]
     with output.open("ab" if grows else "wb") as lines:
@@ -146,10 +159,16 @@ def run(arguments: argparse.Namespace, output: Path) -> tuple[list[dict[str, obj
     return outcomes, not any(statuses)
 
 
+def find_done(output: Path, seed: int, mode: str) -> set[int]:
+    """Return the numbers of the faults of a seed that are there in this mode."""
+    return {line["number"] for line in read_lines(output)[1] if (line["seed"], line["mode"]) == (seed, mode)}
+
+
 def make_head(arguments: argparse.Namespace) -> dict[str, object]:
     """Return what is said of a run: all that its draw depends on, and of which code it is."""
     return {
         "seed": arguments.seed,
+        "mode": arguments.mode,
         "day": f"{dt.datetime.now(dt.UTC):%Y-%m-%d}",
         "short": arguments.short,
         "only": arguments.only,
@@ -163,6 +182,7 @@ def start_world(index: int, numbers: list[int], arguments: argparse.Namespace, o
     """Start a process that applies the faults of these numbers in a world of its own."""
     command = [sys.executable, sys.argv[0], f"--world={index}", f"--numbers={','.join(map(str, numbers))}"]
     command += [f"--seed={arguments.seed}", f"--output={output}", f"--only={arguments.only}"]
+    command += [f"--mode={arguments.mode}"]
     command += ["--short"] if arguments.short else []
     command += [] if arguments.other is None else [f"--other={arguments.other}"]
     command += [] if arguments.minutes is None else [f"--minutes={arguments.minutes}"]
@@ -174,12 +194,12 @@ def run_world(arguments: argparse.Namespace, output: Path) -> None:
     begin = time.monotonic()
     seed = arguments.seed
     with (
-        World(ensure_tools(DEFAULT), seed + 1000 * arguments.world, code=arguments.other) as world,
+        World(ensure_tools(DEFAULT), seed + 1000 * arguments.world, mode=arguments.mode, code=arguments.other) as world,
         output.open("ab", buffering=0) as lines,
     ):
         without = find_impossible(world)
         for name in sorted(without):
-            print(f"cannot be had here: {name}", flush=True)
+            print(f"not tried here: {name}", flush=True)
         without |= {kind.name for kind in KINDS if arguments.only not in kind.name}
         wait_steady(world)
         for number in arguments.numbers:
@@ -196,8 +216,9 @@ def run_world(arguments: argparse.Namespace, output: Path) -> None:
 
 
 def find_impossible(world: World) -> set[str]:
-    """Return the kinds of faults that this machine cannot bring about."""
+    """Return the kinds of faults that cannot be brought about on this machine, or in this mode."""
     impossible = set() if world.has_clock_steps else {"clock stepped"}
+    impossible |= set(SCHEDULER_KINDS) if world.mode == BIND else set()
     return impossible if world.code else impossible | {"two versions at once"}
 
 
@@ -214,7 +235,7 @@ def find_what_stays_broken(world: World) -> list[str]:
 def try_fault(world: World, drawn: Draw, begin: float) -> Outcome:
     """Apply a fault, wait until all is as ever, and judge what happened meanwhile."""
     began_at = time.monotonic()
-    binds_before, leases_before = len(world.judge.binds), len(world.judge.leases)
+    done_before, leases_before = Counter(deed.what for deed in world.judge.deeds), len(world.judge.leases)
     with contextlib.ExitStack() as stack:
         for fault in drawn.faults:
             stack.enter_context(fault.kind.apply(world, fault.settings))
@@ -223,10 +244,11 @@ def try_fault(world: World, drawn: Draw, begin: float) -> Outcome:
     waits_before = {replica.name: replica.read_wait() for replica in world.replicas}
     with Stalls(lambda: world.api.exists(LEASE)) as stalls:
         found = restart_ended(world, drawn)
-        steady = wait_steady(world)
+        steady, missing = wait_steady(world)
     waits = [compute_wait(replica.read_wait(), waits_before[replica.name]) for replica in world.replicas]
     found += world.judge.judge()
     found += View.take(world.api).find_overcommitted() + find_what_stays_broken(world)
+    done = Counter(deed.what for deed in world.judge.deeds) - done_before
     outcome = Outcome(
         number=drawn.number,
         kind=drawn.name,
@@ -235,11 +257,13 @@ def try_fault(world: World, drawn: Draw, begin: float) -> Outcome:
         seconds=round(lasted, 2),
         steady=None if steady is None else round(steady, 2),
         stalls=round(stalls.seconds, 2),
-        binds=len(world.judge.binds) - binds_before,
+        binds=done[BOUND],
         changes=world.judge.count_changes(leases_before),
         found=found,
         waited=round(max(waits), 2),
+        opened=done[OPENED],
     )
+    outcome.missing = missing[:MOST_MISSING] if steady is None or steady > STEADY_SECONDS else []
     outcome.judge(max(fault.kind.notice for fault in drawn.faults))
     return outcome
 
@@ -261,8 +285,8 @@ def restart_ended(world: World, drawn: Draw) -> list[str]:
     return found
 
 
-def wait_steady(world: World) -> float | None:
-    """Return after how many seconds all is as ever; None: never.
+def wait_steady(world: World) -> tuple[float | None, list[str]]:
+    """Return after how many seconds all is as ever, None: never; and what was missing until then.
 
     Then pods are bound in each namespace, no pod waits that has room, new weights and settings are heeded, the Tenants'
     statuses count the pods that there are, and nothing of volumes is reserved for pods that are gone. The churn stands
@@ -272,23 +296,26 @@ def wait_steady(world: World) -> float | None:
     world.churn.pause()
     probes: dict[str, str] = {}
     changed: set[str] = set()
+    missing: list[str] = []
     try:
         while time.monotonic() - began_at < PATIENCE_SECONDS:
             try:
-                if is_steady(world, probes, changed):
-                    return time.monotonic() - began_at
-            except (ApiError, urllib3.exceptions.HTTPError):
-                pass
+                now = find_missing(world, probes, changed)
+            except (ApiError, urllib3.exceptions.HTTPError) as error:
+                now = [f"no answer: {error}"[:200]]
+            if not now:
+                return time.monotonic() - began_at, missing
+            missing = now
             time.sleep(LOOK_SECONDS)
-        return None
+        return None, missing
     finally:
         for path in probes.values():
             world.remove(path)
         world.churn.go_on()
 
 
-def is_steady(world: World, probes: dict[str, str], changed: set[str]) -> bool:
-    """Look once. probes: the paths of the pods made for it, by namespace. changed: what has a new spec already."""
+def find_missing(world: World, probes: dict[str, str], changed: set[str]) -> list[str]:
+    """Return what is not as ever. probes: paths of the pods made for it, by namespace. changed: what has a new spec."""
     for namespace in NAMESPACES:
         if namespace not in probes:
             probes[namespace] = world.make_probe(namespace)
@@ -296,20 +323,21 @@ def is_steady(world: World, probes: dict[str, str], changed: set[str]) -> bool:
         if path not in changed:
             world.change_spec(path)
             changed.add(path)
-    if not all(world.api.get(path)["spec"].get("nodeName") for path in probes.values()):
-        return False
+    unbound = [path for path in probes.values() if not world.api.get(path)["spec"].get("nodeName")]
+    if unbound:
+        return [f"{path} is not bound" for path in unbound]
     view = View.take(world.api)
-    if not all(map(world.is_heeded, WATCHED)) or find_miscounted(view):
-        return False
-    return not world.find_forgotten(view) and not world.find_left_behind()
+    unheeded = [f"the spec of {path} is not heeded" for path in WATCHED if not world.is_heeded(path)]
+    miscounted = [f"the status of {name} miscounts its pods" for name in find_miscounted(world, view)]
+    return [*unheeded, *miscounted] or [*world.find_forgotten(view), *world.find_left_behind()]
 
 
-def find_miscounted(view: View) -> list[str]:
+def find_miscounted(world: World, view: View) -> list[str]:
     """Return the Tenants whose status tells of other pods than there are: the leader sees another cluster."""
     found = []
     for name in TENANT_WEIGHTS:
         pods = [pod for pod in view.pods if pod["metadata"]["namespace"] == name]
-        counts = {"running": sum(map(is_held, pods)), "pending": sum(map(is_waiting, pods))}
+        counts = {"running": sum(map(is_held, pods)), "pending": sum(map(world.is_waiting, pods))}
         if (view.tenants[name].get("status") or {}).get("pods") != counts:
             found.append(name)
     return found
@@ -337,7 +365,7 @@ def describe(outcome: Outcome) -> str:
     line = f"{outcome.number:5} {outcome.verdict:12} {outcome.kind}: {outcome.seconds:.1f} s, steady after {steady} s"
     line += f" (stalls {outcome.stalls:.1f} s, waited {outcome.waited:.1f} s)"
     line += f", {outcome.binds} bound, {outcome.changes} changes of the lead"
-    return "\n".join([line, *(f"      {what}" for what in outcome.found[:5])])
+    return "\n".join([line, *(f"      {what}" for what in [*outcome.found[:5], *outcome.missing])])
 
 
 if __name__ == "__main__":

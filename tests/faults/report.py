@@ -8,6 +8,9 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from e2e.modes import BIND
+from recorded import count_commits_since
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -17,15 +20,15 @@ Line = dict[str, Any]
 
 
 def read_lines(results: Path) -> tuple[list[Line], list[Line]]:
-    """Return what is said of the runs of a file, and their faults, each with its run's seed."""
+    """Return what is said of the runs of a file, and their faults, each with its run's seed and mode."""
     heads: list[Line] = []
     faults: list[Line] = []
     for text in results.read_text(encoding="utf-8").splitlines():
         line = json.loads(text)
         if "seed" in line:
-            heads.append({**line, "faults": []})
+            heads.append({"mode": BIND, **line, "faults": []})
         else:
-            fault = {**line, "seed": heads[-1]["seed"]}
+            fault = {**line, "seed": heads[-1]["seed"], "mode": heads[-1]["mode"]}
             heads[-1]["faults"].append(fault)
             faults.append(fault)
     return [head for head in heads if head["faults"]], faults
@@ -66,8 +69,8 @@ def compute_seconds(head: Line) -> float:
 def make_runs(heads: Iterable[Line]) -> str:
     """Return a row for each run: what was drawn, of which code, how fast, and what is noted of it."""
     rows = [
-        "| seed | numbers | day | commit | faults | held | control planes at once | seconds a fault | note |",
-        "| ---: | --- | --- | --- | ---: | ---: | ---: | ---: | --- |",
+        "| mode | seed | numbers | day | commit | commits since | faults | held | at once | seconds each | note |",
+        "| --- | ---: | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
     for head in heads:
         lines = head["faults"]
@@ -75,19 +78,28 @@ def make_runs(heads: Iterable[Line]) -> str:
         held = sum(line["verdict"] == "held" for line in lines)
         rate = compute_seconds(head) / len(lines)
         commit = head.get("commit", "") + (f" beside {head['other']}" if head.get("other") else "")
-        cells = [head["seed"], f"{min(numbers)} to {max(numbers)}", head["day"], commit, len(lines)]
-        cells += [held, head.get("worlds", 1), f"{rate:.1f}", head.get("note", "")]
+        since = count_commits_since(head.get("commit", ""))
+        cells = [head["mode"], head["seed"], f"{min(numbers)} to {max(numbers)}", head["day"], commit]
+        cells += [
+            "" if since is None else since,
+            len(lines),
+            held,
+            head.get("worlds", 1),
+            f"{rate:.1f}",
+            head.get("note", ""),
+        ]
         rows.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(rows)
 
 
 def describe_tried(faults: list[Line]) -> str:
     """Return for each seed how many of its numbers were tried, up to the largest: a run that ends early leaves gaps."""
-    numbers: dict[int, set[int]] = defaultdict(set)
+    numbers: dict[tuple[str, int], set[int]] = defaultdict(set)
     for line in faults:
-        numbers[line["seed"]].add(line["number"])
+        numbers[line["mode"], line["seed"]].add(line["number"])
     parts = [
-        f"{len(tried):,} of the first {max(tried) + 1:,} of seed {seed}" for seed, tried in sorted(numbers.items())
+        f"{len(tried):,} of the first {max(tried) + 1:,} of seed {seed} in {mode} mode"
+        for (mode, seed), tried in sorted(numbers.items())
     ]
     return "; ".join(parts)
 
@@ -121,10 +133,10 @@ def make_table(faults: Iterable[Line]) -> str:
 def make_list(faults: Iterable[Line]) -> str:
     """Return what did not hold, one by one."""
     items = [
-        f"- {line['number']} of seed {line['seed']}, {line['kind']}: "
+        f"- {line['number']} of seed {line['seed']} in {line['mode']} mode, {line['kind']}: "
         + ("; ".join(line["found"][:2]) or describe_wait(line))
         + (f". {line['note']}" if line.get("note") else "")
-        for line in sorted(faults, key=lambda line: (line["seed"], line["number"]))
+        for line in sorted(faults, key=lambda line: (line["mode"], line["seed"], line["number"]))
         if line["verdict"] != "held"
     ]
     return "\n".join(items) if items else "Nothing."
@@ -137,6 +149,9 @@ def describe_waiting(line: Line) -> str:
 
 def describe_wait(line: Line) -> str:
     """Return how long one took that held otherwise."""
+    missing = "".join(f"; to the last, {what}" for what in line.get("missing", ())[:1])
     if line["steady"] is None:
-        return "not steady after three minutes"
-    return f"steady after {line['steady']:.1f} s, {line['stalls']:.1f} s of them stalls{describe_waiting(line)}"
+        return f"not steady after three minutes{missing}"
+    return (
+        f"steady after {line['steady']:.1f} s, {line['stalls']:.1f} s of them stalls{describe_waiting(line)}{missing}"
+    )

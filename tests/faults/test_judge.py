@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from e2e.audit import CREDENTIAL
-from faults.judge import Judge, add_lease_bodies
+from faults.judge import KUBE_SCHEDULER, OPENED, Judge, add_bodies
 from localplane.components import AUDIT_POLICY
 
 if TYPE_CHECKING:
@@ -48,10 +48,22 @@ def make_binding(seconds: float, owner: str, pod: str = "p", *, code: int = 201)
     return make_event(seconds, owner, verb="create", objectRef=target, requestObject=body, responseStatus=status)
 
 
-def judge(folder: Path, events: Sequence[dict[str, Any]]) -> Judge:
+def make_opening(seconds: float, owner: str, pod: str = "p", *, code: int = 200) -> dict[str, Any]:
+    target = {"resource": "pods", "namespace": "red", "name": pod}
+    body = {"metadata": {"uid": f"uid-{pod}"}, "spec": {"schedulingGates": []}}
+    status = {"code": code}
+    return make_event(seconds, owner, verb="patch", objectRef=target, requestObject=body, responseStatus=status)
+
+
+def by_scheduler(event: dict[str, Any]) -> dict[str, Any]:
+    """Return the same as kube-scheduler does it, with its certificate."""
+    return {**event, "user": {"username": KUBE_SCHEDULER}}
+
+
+def judge(folder: Path, events: Sequence[dict[str, Any]], *, binder: str = "") -> Judge:
     log = folder / "audit.log"
     log.write_text("".join(json.dumps(event, separators=(",", ":")) + "\n" for event in events), encoding="utf-8")
-    return Judge(log, owners={"JTI=a": "a", "JTI=b": "b", "JTI=a-renewed": "a"})
+    return Judge(log, binder=binder, owners={"JTI=a": "a", "JTI=b": "b", "JTI=a-renewed": "a"})
 
 
 @pytest.mark.parametrize(
@@ -76,6 +88,60 @@ def test_what_a_binding_is_judged_by(tmp_path: Path, events: list[dict[str, Any]
 
     assert len(found) == (complaint is not None), found
     assert complaint is None or complaint in found[0]
+
+
+@pytest.mark.parametrize(
+    ("events", "complaint"),
+    [
+        ([make_lease(0, "a"), make_opening(1, "a"), by_scheduler(make_binding(2, ""))], None),
+        (
+            [make_lease(0, "a"), make_lease(5, "b"), make_opening(6, "a")],
+            "a opened red/p at 00:00:06.000000",
+        ),
+        ([make_lease(0, "a"), make_lease(5, "b", code=409), make_opening(6, "a")], None),
+        ([make_lease(0, "a"), make_opening(11, "a")], "11.0 s after its last renewal"),
+        ([make_lease(0, "a"), make_lease(5, "a", holder=""), make_opening(6, "a")], "given the lease back"),
+        ([make_opening(1, "a")], "before anybody had led"),
+        ([make_lease(0, "a"), make_opening(1, "a"), make_opening(2, "a")], "red/p was opened twice"),
+        ([make_lease(0, "a"), make_opening(1, "a", code=409), make_opening(2, "a")], None),
+        ([make_lease(0, "a"), make_opening(1, "a", "p"), make_opening(2, "a", "q")], None),
+        ([by_scheduler(make_binding(1, "")), by_scheduler(make_binding(2, ""))], "red/p was bound twice"),
+        ([make_lease(0, "a"), make_binding(1, "a"), by_scheduler(make_binding(2, ""))], "red/p was bound twice"),
+        ([make_lease(0, "a"), make_lease(5, "b"), make_binding(6, "a")], "a bound red/p at"),
+    ],
+)
+def test_where_kube_scheduler_binds_openings_are_judged_as_bindings_are_elsewhere(
+    tmp_path: Path, events: list[dict[str, Any]], complaint: str | None
+) -> None:
+    found = judge(tmp_path, events, binder=KUBE_SCHEDULER).judge()
+
+    assert len(found) == (complaint is not None), found
+    assert complaint is None or complaint in found[0]
+
+
+def test_where_the_operators_bind_kube_scheduler_may_not(tmp_path: Path) -> None:
+    (found,) = judge(tmp_path, [make_lease(0, "a"), by_scheduler(make_binding(1, ""))]).judge()
+
+    assert found == f"{KUBE_SCHEDULER} bound red/p at 00:00:01.000000 in the term of a"
+
+
+def test_only_operators_open_and_only_by_a_patch_of_the_pod_itself(tmp_path: Path) -> None:
+    by_status = make_opening(2, "a", "q")
+    by_status["objectRef"]["subresource"] = "status"
+    judging = judge(tmp_path, [make_lease(0, "a"), by_scheduler(make_opening(1, "")), by_status, make_opening(3, "a")])
+
+    assert judging.judge() == []
+    assert [(deed.what, deed.uid) for deed in judging.deeds] == [(OPENED, "uid-p")]
+
+
+def test_a_gate_that_a_restore_has_closed_may_be_opened_again(tmp_path: Path) -> None:
+    judging = judge(tmp_path, [make_lease(0, "a"), make_opening(1, "a", "old"), make_opening(3, "a", "new")])
+    judging.forget_since(START + dt.timedelta(seconds=2))
+    with judging.audit_log.open("a", encoding="utf-8") as log:
+        for event in (make_lease(4, "a"), make_opening(5, "a", "new"), make_opening(6, "a", "old")):
+            log.write(json.dumps(event, separators=(",", ":")) + "\n")
+
+    assert judging.judge() == ["red/old was opened twice"]
 
 
 def test_what_a_restore_has_undone_may_be_done_again(tmp_path: Path) -> None:
@@ -120,7 +186,7 @@ def test_changes_of_the_lead_are_counted(tmp_path: Path) -> None:
     assert judging.count_changes(3) == 1
 
 
-def test_the_audit_policy_notes_the_lease_before_it_notes_everything() -> None:
-    policy = add_lease_bodies(AUDIT_POLICY)
+def test_the_audit_policy_notes_bodies_before_it_notes_everything() -> None:
+    policy = add_bodies(AUDIT_POLICY)
 
-    assert policy.index("resources: [leases]") < policy.index("level: Metadata")
+    assert policy.index("resources: [leases]") < policy.index("resources: [pods]") < policy.index("level: Metadata")

@@ -16,20 +16,24 @@ from typing import TYPE_CHECKING, Self
 import yaml
 
 from e2e.api import ApiError, call_many
-from e2e.checks import is_finished
+from e2e.checks import is_finished, is_waiting
 from e2e.clusters import Cluster
+from e2e.modes import APIS, BIND, EXTENDER, GATE, LABELS, SCHEDULERS, VALUES, OtherScheduler
 from e2e.objects import POLICIES, TENANTS, make_pod, make_tenant
 from e2e.operators import NAMESPACE, SERVICE_ACCOUNT, Operator, start_operator
-from e2e.relay import Relay
+from e2e.relay import Flows, Relay
+from e2e.turns import wait_gated
 from e2e.waiting import wait_for
 from e2e.workloads import create_object
-from faults.churn import Churn
+from faults.churn import TIMEOUT_SECONDS, Churn
 from faults.constraints import Constraints
-from faults.judge import Judge, add_lease_bodies, read_token_id
+from faults.judge import KUBE_SCHEDULER, Judge, add_bodies, read_token_id
+from faults.service import SERVICE, ServiceProxy
 from faults.storage import CLAIMS, VOLUMES, Storage, find_left_behind
 from faults.wire import Wire
 from localplane.nodes import ZONES, make_node
 from localplane.plane import ControlPlane
+from localplane.ports import find_free_ports
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -53,12 +57,12 @@ TOKEN_SECONDS = 86400
 
 
 class NotingPlane(ControlPlane):
-    """A control plane whose audit log has the bodies of writes of the lease, too."""
+    """A control plane whose audit log has the bodies of writes of the lease and of patches of pods, too."""
 
     def _write_files(self) -> None:
         super()._write_files()
         policy = self.layout.audit_policy
-        policy.write_text(add_lease_bodies(policy.read_text(encoding="utf-8")), encoding="utf-8")
+        policy.write_text(add_bodies(policy.read_text(encoding="utf-8")), encoding="utf-8")
 
     def send(self, name: str, number: signal.Signals) -> None:
         """Send a signal to a component that runs."""
@@ -73,13 +77,14 @@ class NotingPlane(ControlPlane):
 
 @dataclass(slots=True)
 class Replica:
-    """One of the operators, and what stands between it and the API server."""
+    """One of the operators, and what stands between it and the API server. arguments: of its mode."""
 
     name: str
     world: World
     folder: Path
     wire: Wire
     relay: Relay
+    arguments: list[str]
     operator: Operator | None = None
     secret: str = ""
     starts: int = 0
@@ -124,7 +129,8 @@ class Replica:
         if code is not None:
             environment["PYTHONPATH"] = code
         log = self.folder / f"operator-{self.starts}.log"
-        self.operator = start_operator(self.kubeconfig, log, ["--log-level=debug"], environment=environment)
+        arguments = ["--log-level=debug", *self.arguments]
+        self.operator = start_operator(self.kubeconfig, log, arguments, environment=environment)
 
     def renew_access(self) -> None:
         """Write a kubeconfig with a new token and the wire's present authority; the one before is worth nothing."""
@@ -156,9 +162,10 @@ class Replica:
 
 
 class World:
-    """A context manager. seed: of the churn and of what wires draw. code: where another version is."""
+    """A context manager. seed: of the churn and of what wires draw. mode: of the operators. code: another version's."""
 
-    def __init__(self, tools: Tools, seed: int, *, code: str | None = None) -> None:
+    def __init__(self, tools: Tools, seed: int, *, mode: str = BIND, code: str | None = None) -> None:
+        self.mode = mode
         self.code = code
         self._seed = seed
         self._stack = contextlib.ExitStack()
@@ -170,29 +177,47 @@ class World:
         with contextlib.ExitStack() as stack:
             self.plane = stack.enter_context(NotingPlane(self._tools))
             self.cluster = stack.enter_context(Cluster.connect(self.plane.kubeconfig, self._tools, self.plane))
-            self.api = self.cluster.api
-            self.judge = Judge(self.plane.audit_log)
-            self.cluster.install_chart({"operator": {"enabled": False}})
+            self.api = APIS[self.mode].connect(self.plane.kubeconfig)
+            stack.callback(self.api.close)
+            self.judge = Judge(self.plane.audit_log, binder=KUBE_SCHEDULER if self.mode == GATE else "")
+            self.cluster.install_chart({"operator": {"enabled": False}, **VALUES[self.mode]})
             self._fill()
             self.storage = Storage(self.plane.kubeconfig, [f"n{number}" for number in range(NODES)])
             stack.callback(self.storage.stop)
             self.storage.start()
+            self._start_scheduler(stack)
             library = self._build_clock_step()
             for number, name in enumerate("ab"):
-                self.replicas.append(self._make_replica(stack, name, self._seed + number, library))
+                self.replicas.append(self._make_replica(stack, number, name, library))
             for replica in self.replicas:
                 stack.callback(replica.end)
                 replica.start()
             for replica in self.replicas:
                 assert replica.operator is not None
                 replica.operator.wait_ready()
-            self.churn = Churn(
-                self.plane.kubeconfig, list(NAMESPACES), ROOM_PODS * 5 // 4, self._seed, CHURN_PER_SECOND
-            )
-            self.churn.start()
-            stack.callback(self.churn.stop)
+            self._start_churn(stack)
             self._stack = stack.pop_all()
         return self
+
+    def _start_scheduler(self, stack: contextlib.ExitStack) -> None:
+        """Start kube-scheduler where the mode has it, and in extender mode its way to the operator that leads."""
+        flows = Flows()
+        self.scheduler = OtherScheduler.make(
+            self.plane, self.mode, self.plane.directory / "extender-certificates", flows.port
+        )
+        if self.mode == EXTENDER:
+            stack.enter_context(flows)
+            stack.enter_context(ServiceProxy(self.plane.kubeconfig, flows))
+        if self.mode == GATE:
+            for name in NAMESPACES:
+                wait_gated(self.api, name)
+        self.scheduler.start()
+
+    def _start_churn(self, stack: contextlib.ExitStack) -> None:
+        api = APIS[self.mode].connect(self.plane.kubeconfig, timeout_seconds=TIMEOUT_SECONDS)
+        self.churn = Churn(api, list(NAMESPACES), ROOM_PODS * 5 // 4, self._seed, CHURN_PER_SECOND)
+        self.churn.start()
+        stack.callback(self.churn.stop)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -270,11 +295,16 @@ class World:
             self.plane.start_component(name)
         for name in ("kube-controller-manager", "kwok"):
             self.plane.restart_component(name, kill=True)
+        self.scheduler.restart()
 
     def find_forgotten(self, view: View) -> list[str]:
         """Return waiting pods for which some node has room, with volumes and where their constraints let them go."""
         constraints = self._read_constraints(view)
-        return view.find_forgotten(objects=constraints.find_objections)
+        return view.find_forgotten(objects=constraints.find_objections, waits=self.is_waiting)
+
+    def is_waiting(self, pod: Json) -> bool:
+        """Tell whether a pod waits for the operators, or for kube-scheduler at their word."""
+        return is_waiting(pod, SCHEDULERS[self.mode])
 
     def find_broken(self, view: View) -> list[str]:
         """Return pods that are where their constraints do not let them be."""
@@ -316,7 +346,7 @@ class World:
         self.plane.add_nodes(servers)
         self.plane.wait_nodes_ready()
         for name in NAMESPACES:
-            self.api.post("/api/v1/namespaces", {"metadata": {"name": name}})
+            self.api.post("/api/v1/namespaces", {"metadata": {"name": name, "labels": LABELS.get(self.mode, {})}})
             account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
             wait_for(functools.partial(self.api.exists, account), describe=account)
         for name, weight in TENANT_WEIGHTS.items():
@@ -330,16 +360,19 @@ class World:
         subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, CLOCK_STEP, "-ldl"], check=True)
         return library
 
-    def _make_replica(self, stack: contextlib.ExitStack, name: str, seed: int, library: Path | None) -> Replica:
+    def _make_replica(self, stack: contextlib.ExitStack, number: int, name: str, library: Path | None) -> Replica:
         folder = self.plane.directory / f"replica-{name}"
         folder.mkdir()
-        wire = stack.enter_context(Wire(self.plane.kubeconfig, folder, seed))
+        wire = stack.enter_context(Wire(self.plane.kubeconfig, folder, self._seed + number))
         wire.write_kubeconfig(wire.kubeconfig, wire.server, "none")
         relay = stack.enter_context(Relay(wire.kubeconfig, folder / "relay.kubeconfig"))
         clock = folder / "clock"
         clock.write_bytes(bytes(8))
         preload = {} if library is None else {"LD_PRELOAD": str(library), "CLOCK_STEP_FILE": str(clock)}
-        return Replica(name, self, folder, wire, relay, preload=preload)
+        arguments = self.scheduler.compute_arguments(find_free_ports(1)[0])
+        if self.mode == EXTENDER:
+            arguments += [f"--extender-service={SERVICE}", f"--extender-pod-ip=10.1.2.{number + 1}"]
+        return Replica(name, self, folder, wire, relay, arguments, preload=preload)
 
 
 def draw_tolerance(spec: Json) -> str:
