@@ -88,6 +88,27 @@ async def test_kube_scheduler_is_answered(certificates: Certificates) -> None:
         assert (await ask(f"{url}/filter", client, body=b" " * (MOST_BYTES + 1)))[0] == 413
 
 
+async def test_a_replica_that_does_not_lead_ends_the_connection(certificates: Certificates) -> None:
+    """Services of Kubernetes leave open connections where they are, also when they lead to another replica."""
+    status = 200
+
+    async def answer(_verb: str, _body: bytes) -> tuple[int, bytes]:
+        return status, b"words"
+
+    certificate = ServingCertificate(certificates.folder, asks_clients=True)
+    server = ExtenderServer(Address("127.0.0.1", 0), answer, tls=certificate.context, client_names=[NAME])
+    url, client = f"https://{await server.start()}/filter", certificates.make_client(NAME)
+    async with aiohttp.ClientSession() as session:
+        kept = []
+        for status in (200, 503):
+            async with session.post(url, ssl=client) as said:
+                assert (said.status, await said.text()) == (status, "words")
+                kept.append(said.headers.get("Connection", "keep-alive"))
+    await server.stop()
+
+    assert kept == ["keep-alive", "close"]
+
+
 async def test_another_client_of_the_same_authority_is_refused(certificates: Certificates) -> None:
     async with serving(certificates) as url:
         assert (await ask(f"{url}/filter", certificates.make_client("system:node:n1")))[0] == 403

@@ -58,7 +58,10 @@ class ExtenderServer(Serving):
         if name not in self._client_names:
             return web.Response(status=HTTPStatus.FORBIDDEN, text=f"{name!r} may not ask\n")
         status, body = await self._answer(request.match_info["verb"], await request.read())
-        return web.Response(status=status, body=body, content_type="application/json")
+        response = web.Response(status=status, body=body, content_type="application/json")
+        if status == HTTPStatus.SERVICE_UNAVAILABLE:
+            response.force_close()  # a new connection leads to the leader; this one would lead here for ever
+        return response
 
 
 def find_common_name(certificate: Any) -> str:
