@@ -10,6 +10,7 @@ import pytest
 
 from e2e.audit import CREDENTIAL
 from faults.judge import KUBE_SCHEDULER, OPENED, Judge, add_bodies
+from faults.world import Replica, World
 from localplane.components import AUDIT_POLICY
 
 if TYPE_CHECKING:
@@ -184,6 +185,19 @@ def test_changes_of_the_lead_are_counted(tmp_path: Path) -> None:
 
     assert judging.count_changes(0) == 2
     assert judging.count_changes(3) == 1
+
+
+def test_faults_meet_the_last_that_wrote_the_lease_and_ask_no_operator(tmp_path: Path) -> None:
+    unused: Any = None
+    world = World(unused, seed=0)
+    world.judge = judge(tmp_path, [make_lease(0, "a"), make_lease(2, "b")])
+    world.judge.owners = {"JTI=a": "a1", "JTI=b": "b3"}
+    world.replicas = [
+        Replica(name, world, tmp_path, unused, unused, [], starts=starts) for name, starts in (("a", 1), ("b", 3))
+    ]
+
+    met = {who: [replica.name for replica in world.find(who)] for who in ("leader", "standby", "both")}
+    assert met == {"leader": ["b"], "standby": ["a"], "both": ["a", "b"]}
 
 
 def test_the_audit_policy_notes_bodies_before_it_notes_everything() -> None:

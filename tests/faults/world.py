@@ -101,9 +101,9 @@ class Replica:
         return self.operator is not None and self.operator.is_running
 
     @property
-    def is_leader(self) -> bool:
-        """Whether its operator says that it leads; not when it cannot say anything."""
-        return self.operator is not None and self.operator.is_running and self.operator.is_leader()
+    def owner(self) -> str:
+        """How the judge knows its operator."""
+        return f"{self.name}{self.starts}"
 
     def read_wait(self) -> tuple[int, float]:
         """Return its operator's process and for how many seconds its main thread could run and had no processor.
@@ -134,8 +134,7 @@ class Replica:
 
     def renew_access(self) -> None:
         """Write a kubeconfig with a new token and the wire's present authority; the one before is worth nothing."""
-        owner = f"{self.name}{self.starts}"
-        token, secret = wait_for(lambda: self.world.issue_token(owner), describe="a token")
+        token, secret = wait_for(lambda: self.world.issue_token(self.owner), describe="a token")
         server = yaml.safe_load(self.relay.kubeconfig.read_text(encoding="utf-8"))["clusters"][0]["cluster"]["server"]
         self.wire.write_kubeconfig(self.kubeconfig, server, token)
         before, self.secret = self.secret, secret
@@ -230,10 +229,15 @@ class World:
         return bool(self.replicas[0].preload)
 
     def find(self, who: str) -> list[Replica]:
-        """Return the leader, the standby, or both; somebody when nobody or everybody seems to lead."""
+        """Return the leader, the standby, or both; the leader is the last that wrote the lease, or any one.
+
+        Nothing is asked of the operators: one that another fault has frozen would be waited for.
+        """
         if who == "both":
             return self.replicas
-        leader = next((replica for replica in self.replicas if replica.is_leader), self.replicas[0])
+        self.judge.read_on()
+        last = self.judge.leases[-1].owner if self.judge.leases else ""
+        leader = next((replica for replica in self.replicas if replica.owner == last), self.replicas[0])
         return [replica for replica in self.replicas if (replica is leader) == (who == "leader")]
 
     def issue_token(self, owner: str) -> tuple[str, str]:
