@@ -114,6 +114,15 @@ def test_what_the_pods_own_nodes_lack_is_never_cut_for_the_taints_of_others() ->
 def test_other_taints_make_no_other_message() -> None:
     one, other = (make_wait(TASKS, (taint(f"pool: {name}"), 2)) for name in "ab")
     assert compute_signature(one) == compute_signature(other)
+    assert compute_signature(one, shows_taints=True) != compute_signature(other, shows_taints=True)
+
+
+def test_taints_have_a_reason_each_where_they_are_to_be_shown() -> None:
+    wait = make_wait(TASKS, (taint("gpu: true"), 2), (taint("pool: a"), 3), (lack("cpu"), 1))
+    assert format_unschedulable(wait, 6, shows_taints=True) == (
+        "0/6 nodes are available: 1 Insufficient cpu, 2 node(s) had untolerated taint {gpu: true}, "
+        "3 node(s) had untolerated taint {pool: a}."
+    )
 
 
 @pytest.mark.parametrize("count", [1, 2, 64, 5_000])

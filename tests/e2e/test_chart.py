@@ -192,6 +192,15 @@ class TestRendering:
         assert pod["imagePullSecrets"] == values["imagePullSecrets"]
         assert not {"topologySpreadConstraints", "affinity", "priorityClassName"} & set(pod)
 
+    def test_taints_are_shown_on_request(self, render: Render) -> None:
+        def list_arguments(*values: str) -> list[str]:
+            deployment = find(render(*values), "Deployment")
+            (container,) = deployment["spec"]["template"]["spec"]["containers"]
+            return list(container["args"])
+
+        assert "--show-taints" not in list_arguments()
+        assert "--show-taints" in list_arguments("--set=showTaints=true")
+
     @pytest.mark.parametrize(
         ("values", "expected"),
         [

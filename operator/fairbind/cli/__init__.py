@@ -26,6 +26,7 @@ from fairbind.cli.cluster_options import (
     namespace_option,
     own_namespace_option,
     scheduler_name_option,
+    show_taints_option,
 )
 from fairbind.cli.exit_status import EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_INTERRUPTED
 from fairbind.cli.logs import LOG_FORMATS, LOG_LEVELS, LogFormat
@@ -91,6 +92,7 @@ for _command in (*MECHANISM_COMMANDS, simulate, sweep, trace, snapshot, replay, 
     help="Take only tokens that are made for this audience: a stolen one is worth nothing elsewhere. May be repeated.",
 )
 @scheduler_name_option("Bind the pods whose spec.schedulerName is this.")
+@show_taints_option
 @gate_options
 @extender_options
 @click.option(
@@ -129,6 +131,7 @@ def operator(
     metrics_authentication: bool,
     metrics_audiences: tuple[str, ...],
     scheduler_name: str,
+    show_taints: bool,
     mode: str,
     gate_scheduler_name: str,
     max_ungated: int,
@@ -181,6 +184,7 @@ def operator(
         scheduler_name=scheduler_name,
         gates=gates if mode == "gate" else None,
         extender=extender if mode == "extender" else None,
+        shows_taints=show_taints,
         log_format=log_format,
         log_level=log_level,
         journal=journal,

@@ -100,6 +100,14 @@ def _setting(name: str, *names: str, **attributes: Any) -> Callable[[Command], C
     return click.option(name, *names, **settings)
 
 
+show_taints_option = _setting(
+    "--show-taints",
+    is_flag=True,
+    help="Name keys and values of taints to the owners of waiting pods. They may say what other tenants keep to "
+    "themselves, so without it a message only counts the nodes with a taint.",
+)
+
+
 def gate_options(function: Command) -> Command:
     """Add what gate mode needs."""
     options = (

@@ -188,13 +188,14 @@ def serve(
     scheduler_name: str,
     gates: GateOptions | None,
     extender: ExtenderOptions | None,
+    shows_taints: bool,
     log_format: LogFormat,
     log_level: str,
     journal: Path | None,
 ) -> None:
     """Run the operator until it is asked to stop. Raises FairbindError; PermanentClusterError for bad settings.
 
-    gates: of gate mode. extender: of extender mode. None of both: bind mode.
+    gates: of gate mode. extender: of extender mode. None of both: bind mode. shows_taints: to the owners of pods.
     """
     gate_settings = _read_gates(gates, scheduler_name)
     extender_settings, extender_pages = _read_extender(extender, scheduler_name, namespace)
@@ -210,6 +211,7 @@ def serve(
         identity=make_identity(),
         gates=gate_settings,
         extender=extender_settings,
+        shows_taints=shows_taints,
     )
     set_up_logging(log_format, log_level)
     # Credentials belong to one event loop: each thread reads its own.

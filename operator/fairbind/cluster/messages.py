@@ -3,7 +3,8 @@
 "0/60 nodes are available: 12 Insufficient cpu, 48 node(s) had untolerated taint(s). tenant a waits: its weighted share
 0.31 is above 0.12 of b, which takes the next free capacity." Users, dashboards and autoscalers have read the first part
 for years, so it is theirs to the letter: the parts sorted as texts, their counts included. Taints are one reason
-without keys and values, as kube-scheduler has it since 1.34: they may say what other tenants keep to themselves.
+without keys and values, as kube-scheduler has it since 1.34: they may say what other tenants keep to themselves. The
+operator may be told to show them, each as a reason of its own.
 """
 
 from __future__ import annotations
@@ -112,10 +113,13 @@ def format_refusal(deed: str, answer: str) -> str:
     return shorten(f"{deed} failed: {answer}")
 
 
-def format_unschedulable(wait: Wait, node_count: int, *, blocked_detail: str | None = None) -> str:
+def format_unschedulable(
+    wait: Wait, node_count: int, *, blocked_detail: str | None = None, shows_taints: bool = False
+) -> str:
     """Return the message for a pod's condition and events.
 
     node_count: all nodes of the cluster. blocked_detail: for a blocked class, the very thing that this pod carries.
+    shows_taints: whether it names each taint with its key and value.
 
     >>> from fairbind.model import Placement, Task, TaskClass
     >>> import numpy as np
@@ -132,7 +136,8 @@ def format_unschedulable(wait: Wait, node_count: int, *, blocked_detail: str | N
     if wait.blocked is not None:
         return shorten(f"{message}: {_format_blocked(wait.blocked, blocked_detail, node_count)}.")
     ending = _format_ending(wait)
-    reasons = _format_rejections(wait.rejections, MAX_CHARACTERS - len(message) - len(": .") - len(ending))
+    rejections = wait.rejections if shows_taints else _merge_taints(wait.rejections)
+    reasons = _format_rejections(rejections, MAX_CHARACTERS - len(message) - len(": .") - len(ending))
     return shorten(f"{message}: {reasons}.{ending}" if reasons else f"{message}.{ending}")
 
 
@@ -143,12 +148,14 @@ def _format_ending(wait: Wait) -> str:
     return "" if wait.fairness is None else f" {_format_fairness(wait.task_class.tenant, wait.fairness)}"
 
 
-def compute_signature(wait: Wait) -> Hashable:
+def compute_signature(wait: Wait, *, shows_taints: bool = False) -> Hashable:
     """Return what makes two messages tell the same but for numbers that change from cycle to cycle.
 
+    shows_taints: as for `format_unschedulable`.
     The reason of fairness is left out: whose turn comes next alternates among tenants that are served fairly.
     """
-    return wait.blocked, wait.is_too_large, frozenset(rejection for rejection, _ in _merge_taints(wait.rejections))
+    rejections = wait.rejections if shows_taints else _merge_taints(wait.rejections)
+    return wait.blocked, wait.is_too_large, frozenset(rejection for rejection, _ in rejections)
 
 
 def compute_gist(message: str) -> str:
@@ -174,7 +181,6 @@ def _format_rejections(rejections: Rejections, most_characters: int) -> str:
     >>> _format_rejections(tuple(lacks), 62)
     '17 Insufficient a.b/17, 18 Insufficient a.b/18 and 16 more'
     """
-    rejections = _merge_taints(rejections)
     ranked = sorted(rejections, key=lambda pair: (pair[0].kind in _NOT_FOR_THIS_POD, -pair[1], pair[0]))
     parts: list[str] = []
     left = most_characters

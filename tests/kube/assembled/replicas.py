@@ -177,6 +177,7 @@ class Replica:
         solves: bool,
         gates: GateSettings | None = None,
         extender: ExtenderSettings | None = None,
+        shows_taints: bool = False,
         on_listed: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = f"replica-{number}"
@@ -191,7 +192,7 @@ class Replica:
         )
         self.health = Health(clocks.monotonic)
         self.operator = Operator(
-            OperatorSettings(NAMESPACE, "fairbind", self.name, gates, extender),
+            OperatorSettings(NAMESPACE, "fairbind", self.name, gates, extender, shows_taints),
             cast("Any", None),
             self.connection,
             self.observer,
@@ -237,14 +238,18 @@ class Scene:
         solves: bool = True,
         gates: GateSettings | None = None,
         extender: ExtenderSettings | None = None,
+        shows_taints: bool = False,
     ) -> None:
         self.server = ApiServer()
         self.server.put("namespaces", *(make_namespace(name) for name in ("team", "other", "kube-system", NAMESPACE)))
         self.replicas: list[Replica] = []
         self._seed = seed
-        self._solves = solves
-        self._gates = gates
-        self._extender = extender
+        self._settings: dict[str, Any] = {
+            "solves": solves,
+            "gates": gates,
+            "extender": extender,
+            "shows_taints": shows_taints,
+        }
 
     @property
     def now(self) -> float:
@@ -260,7 +265,7 @@ class Scene:
         """Start one more replica."""
         number = len(self.replicas)
         seed = 1000 * self._seed + number
-        replica = Replica(self.server, number, seed, solves=self._solves, gates=self._gates, extender=self._extender)
+        replica = Replica(self.server, number, seed, **self._settings)
         self.replicas.append(replica)
         return replica
 
@@ -323,12 +328,13 @@ async def playing(
     solves: bool = True,
     gates: GateSettings | None = None,
     extender: ExtenderSettings | None = None,
+    shows_taints: bool = False,
 ) -> AsyncIterator[Scene]:
     """A scene in which so many replicas have just been started; at its end nothing forbidden may have happened.
 
     gates: of gate mode. extender: of extender mode. None of both: bind mode.
     """
-    scene = Scene(seed, solves=solves, gates=gates, extender=extender)
+    scene = Scene(seed, solves=solves, gates=gates, extender=extender, shows_taints=shows_taints)
     async with judging(scene):
         for _ in range(replicas):
             scene.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -25,6 +26,11 @@ def find_observed(scene: Scene, kind: str) -> int | None:
     return next((it.get("observedGeneration", 0) for it in conditions if it["type"] == kind), None)
 
 
+def find_message(scene: Scene) -> str:
+    conditions = scene.server.get("pods", "team/p")["status"].get("conditions", ())
+    return next((str(it["message"]) for it in conditions if it["type"] == "PodScheduled"), "")
+
+
 def tolerate(pod: Json) -> None:
     """Change the spec as a user may."""
     pod["spec"]["tolerations"] = [{"key": "other", "operator": "Exists"}]
@@ -41,6 +47,25 @@ async def test_a_condition_follows_the_generation_of_its_pod(mode: str) -> None:
         await scene.pass_until(lambda: find_observed(scene, "PodScheduled") == 1)
         scene.server.change("pods", "team/p", tolerate)
         await scene.pass_until(lambda: find_observed(scene, "PodScheduled") == 2)
+
+
+@pytest.mark.parametrize(
+    ("shows", "said"),
+    [(False, "2 node(s) had untolerated taint(s)"), (True, "1 node(s) had untolerated taint {pool: a}")],
+)
+@pytest.mark.parametrize("mode", MODES)
+@in_virtual_time
+async def test_taints_are_named_only_where_they_are_to_be_shown(mode: str, shows: bool, said: str) -> None:  # noqa: FBT001 - a parameter
+    async with playing(**MODES[mode], shows_taints=shows) as scene:
+        for name in "ab":
+            scene.server.put("nodes", make_node(name, taints=[{"key": "pool", "value": name, "effect": "NoSchedule"}]))
+        await scene.pass_until_leading()
+        scene.server.put("pods", make_pod("p", requests={"cpu": "1"}))
+        await scene.pass_until(lambda: said in find_message(scene))
+        await asyncio.sleep(10.0)
+        events = scene.server.kinds["events"].objects.values()
+        assert said in find_message(scene)
+        assert ("pool" in str([find_message(scene), *events])) is shows
 
 
 @in_virtual_time

@@ -234,6 +234,7 @@ class Operator:
             count_decided=lambda: self.loop.decided,
             find_waiting=self._find_waiting,
             find_generation=self.cache.queries.find_generation,
+            shows_taints=settings.shows_taints,
             failures=self._failures,
             clock=clocks.monotonic,
         )

@@ -27,6 +27,7 @@ class OperatorSettings:
     """namespace: of the lease. identity: of this run, among all replicas.
 
     gates: of gate mode; None: there is none. extender: of extender mode; None: there is none.
+    shows_taints: whether the messages of waiting pods name each taint with its key and value.
     """
 
     namespace: str
@@ -34,6 +35,7 @@ class OperatorSettings:
     identity: str
     gates: GateSettings | None = None
     extender: ExtenderSettings | None = None
+    shows_taints: bool = False
 
     def find_cache_fields(self) -> dict[str, Any]:
         """Return what the cache is told of them, by its parameters' names."""

@@ -100,15 +100,19 @@ class Announced:
 
 @dataclass(frozen=True, slots=True)
 class Unplaced:
-    """Why a pod waits: it fits nowhere, or may not be placed. node_count: all nodes of the cluster."""
+    """Why a pod waits: it fits nowhere, or may not be placed. node_count: all nodes of the cluster.
+
+    shows_taints: whether the message names each taint with its key and value.
+    """
 
     wait: Wait
     node_count: int
+    shows_taints: bool = False
 
     @property
     def signature(self) -> Hashable:
         """What two messages have in common that say the same."""
-        return compute_signature(self.wait)
+        return compute_signature(self.wait, shows_taints=self.shows_taints)
 
     @property
     def reason(self) -> str:
@@ -117,7 +121,9 @@ class Unplaced:
 
     def format(self, blocked_detail: str | None = None) -> str:
         """Return the message. blocked_detail: for a blocked class, the very thing that this pod carries."""
-        return format_unschedulable(self.wait, self.node_count, blocked_detail=blocked_detail)
+        return format_unschedulable(
+            self.wait, self.node_count, blocked_detail=blocked_detail, shows_taints=self.shows_taints
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,16 +232,18 @@ class PodMessages:
         *,
         has_room: Callable[[Hashable], bool] = lambda _: True,
         find_generation: Callable[[str], int] = lambda _: 0,
+        shows_taints: bool = False,
     ) -> None:
         """find_waiting: by UID; None for a pod that is gone, bound or about to be bound.
 
         has_room: whether another notice of this queue can be written soon; if not, it stays due. find_generation: of a
-        pod's spec, by UID; 0: unknown.
+        pod's spec, by UID; 0: unknown. shows_taints: whether messages name each taint with its key and value.
         """
         self._find_waiting = find_waiting
         self._clock = clock
         self._has_room = has_room
         self._find_generation = find_generation
+        self._shows_taints = shows_taints
         self._waits: Sequence[Wait] = ()
         self._node_count = 0
         self._refused: dict[str, Refused] = {}
@@ -292,7 +300,8 @@ class PodMessages:
             if visit is not None and visit.wait is wait and now - visit.at < UNCHANGED_SECONDS:
                 visits[key] = visit
                 continue
-            signature = compute_signature(wait)
+            cause = Unplaced(wait, self._node_count, self._shows_taints)
+            signature = cause.signature
             if visit is None or not visit.is_recent(wait, signature, now):
                 refreshed_at = now if visit is None else visit.refreshed_at
                 may_refresh = (
@@ -300,15 +309,15 @@ class PodMessages:
                     and now - refreshed_at >= REFRESH_SECONDS
                     and self._refreshes.left >= REFRESHED_PODS
                 )
-                yield from self._find_due_in(wait, signature, may_refresh=may_refresh)
+                yield from self._find_due_in(cause, signature, may_refresh=may_refresh)
                 visit = _ClassVisit(wait, signature, now, now if may_refresh else refreshed_at)
             visits[key] = visit
         self._visits = visits
         self._forget_others()
 
-    def _find_due_in(self, wait: Wait, signature: Hashable, *, may_refresh: bool) -> Iterator[Notice | None]:
+    def _find_due_in(self, cause: Unplaced, signature: Hashable, *, may_refresh: bool) -> Iterator[Notice | None]:
+        wait = cause.wait
         tasks, tenant = wait.task_class.tasks, wait.task_class.tenant
-        cause = Unplaced(wait, self._node_count)
         message = cause.format()
         event_budget = tenant, wait.task_class.demand_r, signature
         owner_budget = "owner", *event_budget

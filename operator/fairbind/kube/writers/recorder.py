@@ -112,6 +112,7 @@ class Recorder:
         count_decided: Callable[[], int],
         find_waiting: Callable[[str], WaitingPod | None],
         find_generation: Callable[[str], int] = lambda _: 0,
+        shows_taints: bool = False,
         failures: PartFailures | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -119,6 +120,7 @@ class Recorder:
         """is_leading: the fence. count_decided: decisions since the start, in every mode.
 
         find_waiting: by UID; None for a pod that is gone, bound or about to be bound. find_generation: of a pod's spec.
+        shows_taints: whether messages name each taint with its key and value.
         """
         self._api = api
         self._scheduler_name = scheduler_name
@@ -131,7 +133,13 @@ class Recorder:
         self._clock = clock
         self._sleep = sleep
         self._notices: FairQueue[Hashable, Notice] = FairQueue(NOTICES_PER_QUEUE)
-        self._pod_messages = PodMessages(find_waiting, clock, has_room=self._has_room, find_generation=find_generation)
+        self._pod_messages = PodMessages(
+            find_waiting,
+            clock,
+            has_room=self._has_room,
+            find_generation=find_generation,
+            shows_taints=shows_taints,
+        )
         self._scheduled: FairQueue[str, _News] = FairQueue(SCHEDULED_QUEUE_LENGTH)
         self._limits = WriteLimits()
         self._work = asyncio.Event()
