@@ -17,6 +17,7 @@ from fairbind.model import (
     DomainRule,
     DomainRules,
     LimitRule,
+    Pin,
     PolicySettings,
     SeparationRule,
     ServerTable,
@@ -31,7 +32,7 @@ from scheduling.drafts import count_placed
 from scheduling.reference import check_report
 from scheduling.rules import AFFINITY, FOUR, FULL, HOSTS, OWN, SPREAD, ZONES, add_rules, build_counter, build_domains
 from scheduling.strategies import POLICY_IDS, snapshots
-from scheduling.worlds import build_class, build_placement, build_servers, build_snapshot, decide
+from scheduling.worlds import build_class, build_placement, build_servers, build_snapshot, build_tasks, decide
 
 
 def build_ruled(*rules: DomainRule, tasks: int, subjects: str = "", demand_r: tuple[int, ...] = (1, 1)) -> TaskClass:
@@ -199,6 +200,29 @@ def test_what_fitted_nowhere_is_forgotten_when_counts_change(snapshot: Snapshot,
                       for bind in alone.bindings]  # fmt: skip
             classes = tuple(count_placed([*snapshot.task_classes], placed)) if placed else snapshot.task_classes
             snapshot = replace(snapshot, task_classes=classes)
+
+
+@pytest.mark.parametrize("is_pinned", [False, True])
+@pytest.mark.parametrize("policy", POLICY_IDS)
+def test_a_zone_that_a_decision_closed_is_open_again_when_it_is_not_carried_out(
+    policy: str, *, is_pinned: bool
+) -> None:
+    """The pod of b takes a1, closes a2 to that of a, and goes before it is bound. Only a1 gains capacity by that."""
+    memory, settings_ = UnschedulableCache(), PolicySettings(policy=policy)
+    rule = SeparationRule(build_counter("x", ZONES, [0, 0, 0]), OWN)
+    tasks = build_tasks("a", 1, queue_time=1.0)
+    apart = replace(build_class("a", (1, 1), build_placement(FOUR, only=["a2"]), tasks), rules=DomainRules((rule,)))
+    if is_pinned:
+        apart = replace(apart, placement=build_placement(FOUR), pin=Pin("a2", 1))
+    bringer = replace(build_class("b", (1, 1), build_placement(FOUR, only=["a1"])), counts_as=frozenset({"x"}))
+
+    def decide_next(*task_classes: TaskClass) -> list[tuple[str, str]]:
+        snapshot = build_snapshot(FOUR, task_classes, tenants=[Tenant("a", allocated_r=(9, 9))])
+        report = run_cycle(snapshot, settings_, 0.0, unschedulable=memory)
+        return [(bind.tenant, bind.server) for bind in report.bindings]
+
+    assert decide_next(apart, bringer) == [("b", "a1")]
+    assert decide_next(apart) == [("a", "a2")]
 
 
 @given(snapshot=snapshots().flatmap(add_rules), order=st.randoms(use_true_random=False), explains=st.booleans())
