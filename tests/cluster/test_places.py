@@ -17,7 +17,7 @@ def take_all(places: Places, tenant: str, now: float = 0.0) -> int:
     count = 0
     while places.may_enter(tenant):
         places.enter(tenant, now)
-        places.open(f"{tenant}{now}-{count}", tenant)
+        places.open(f"{tenant}{now}-{count}", tenant, now)
         count += 1
     return count
 
@@ -55,14 +55,22 @@ def test_beside_a_tenant_that_stands_still_others_take_one_place_each() -> None:
     assert probing.ends_at == inf
 
 
-def test_a_tenant_whose_oldest_pod_is_passed_by_is_soon_waited_for_no_longer() -> None:
+def test_a_tenant_whose_oldest_pod_is_passed_by_is_waited_for_no_longer() -> None:
     places = Places(8)
     take_all(places, A)
-    for n in range(1, 5):
-        now = 0.5 * n
-        places.note_placed(3, A, now)
-        given = Round(places, now)
-        assert [given.take(A), given.take(B), given.take(B)] == [False, *[now >= 0.5 + FLOW_SECONDS] * 2]
+    for opened_at in (0.0, FLOW_SECONDS / 2, FLOW_SECONDS):
+        places.note_placed(opened_at, A, max(opened_at, FLOW_SECONDS / 2))
+        given = Round(places, FLOW_SECONDS)
+        assert [given.take(A), given.take(B), given.take(B)] == [False, *[opened_at == FLOW_SECONDS] * 2]
+
+
+def test_what_was_opened_in_one_moment_may_be_placed_in_any_order_over_any_time() -> None:
+    places = Places(8)
+    take_all(places, A)
+    for n in range(100):
+        places.note_placed(FLOW_SECONDS / 2, A, 9.0 * n)
+        given = Round(places, 9.0 * n)
+        assert [given.take(A), given.take(B)] == [False, False]
 
 
 def test_a_round_gives_away_what_the_places_then_let_in() -> None:

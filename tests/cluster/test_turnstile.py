@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairbind.cluster.node_waits import SCALE_UP_SECONDS
-from fairbind.cluster.places import STUCK_PART
+from fairbind.cluster.places import FLOW_SECONDS, STUCK_PART
 from fairbind.cluster.turnstile import MOST_UNGATED, TIMEOUT_SECONDS, ScaleUp, Turnstile
 
 A, B = "a", "b"
@@ -81,19 +81,53 @@ def test_a_tenant_with_a_refused_pod_has_a_small_part_and_one_more_place_for_eac
     assert fill(turnstile, A, 20, now + 3) == [], "it begins again"
 
 
-def test_a_pod_is_passed_by_when_one_that_was_opened_later_is_bound() -> None:
+def place_later(turnstile: Turnstile, uid: str, now: float) -> None:
+    """Open a gate of another tenant and place the pod."""
+    assert turnstile.open(uid, B, now)
+    turnstile.note_open(uid, now)
+    turnstile.end(uid, now, bound=True)
+
+
+def test_a_pod_is_passed_by_when_one_that_was_opened_clearly_later_is_bound() -> None:
     turnstile = Turnstile()
-    fill(turnstile, A, 2)
-    first, second = f"{A}0-0.0", f"{A}1-0.0"
-    turnstile.note_open(second)
-    turnstile.note_open(first)
+    first, second = fill(turnstile, A, 2)
+    turnstile.note_open(second, 0.0)
+    turnstile.note_open(first, 0.0)
+    place_later(turnstile, "x", FLOW_SECONDS / 2)
+    assert not turnstile.was_passed(first), "it was opened in the same moment, so to say"
+    turnstile.recover("y", B, FLOW_SECONDS)
+    turnstile.end("y", FLOW_SECONDS, bound=True)
+    assert not turnstile.was_passed(first), "it is not known since when that one was open"
+    assert turnstile.open("late", B, 0.0)
+    turnstile.note_open("late", FLOW_SECONDS)
+    turnstile.end("late", 3 * FLOW_SECONDS, bound=True)
+    assert not turnstile.was_passed(first), "that one took longer than the first had waited before"
+    place_later(turnstile, "z", FLOW_SECONDS)
     turnstile.expire(TIMEOUT_SECONDS)
-    turnstile.end(second, TIMEOUT_SECONDS, bound=True)
-    assert not turnstile.was_passed(first), "it was opened before"
-    assert turnstile.open("x", B, TIMEOUT_SECONDS)
-    turnstile.note_open("x")
-    turnstile.end("x", TIMEOUT_SECONDS, bound=True)
     assert turnstile.was_passed(first)
+
+
+def test_a_pod_that_was_late_before_shows_nothing_when_it_is_placed() -> None:
+    turnstile = Turnstile()
+    (late,) = fill(turnstile, B, 1)
+    turnstile.expire(TIMEOUT_SECONDS)
+    turnstile.end(late, TIMEOUT_SECONDS)
+    (first,) = fill(turnstile, A, 1, TIMEOUT_SECONDS)
+    turnstile.note_open(first, TIMEOUT_SECONDS)
+    place_later(turnstile, late, TIMEOUT_SECONDS + FLOW_SECONDS)
+    assert not turnstile.was_passed(first)
+    place_later(turnstile, "x", TIMEOUT_SECONDS + FLOW_SECONDS)
+    assert turnstile.was_passed(first)
+
+
+def test_no_pod_counts_as_passed_by_while_its_tenant_flows() -> None:
+    turnstile = Turnstile()
+    first, second, third = fill(turnstile, A, 3)
+    for uid in (first, second, third):
+        turnstile.note_open(uid, 0.0)
+    turnstile.end(second, 5.0, bound=True)
+    place_later(turnstile, "x", 5.0)
+    assert not turnstile.was_passed(first)
 
 
 @pytest.mark.parametrize("expires", [False, True])

@@ -451,7 +451,7 @@ class Pacing:
             is_open = uid in self._opening
             self._opening.discard(uid)
             self._end_with_room(uid)
-            self._turnstile.note_open(uid)
+            self._turnstile.note_open(uid, now)
             # Of a pod whose gate is open now, the other scheduler says when it is bound.
             instructions: list[Instruction] = [] if is_open else [Announce(uid)]
         elif result in NOT_SENT:

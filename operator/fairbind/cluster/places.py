@@ -7,14 +7,15 @@ Another scheduler may say nothing about a tenant's pods, so what is on its way m
   share their memory among ports like this: A. K. Choudhury and E. L. Hahne, "Dynamic Queue Length Thresholds for
   Shared-Memory Packet Switches", IEEE/ACM Transactions on Networking 6(2), 1998.
 * **Waiting.** Where a tenant that has its part is next, no other tenant takes a place in its stead: tenants with small
-  pods need many places, and would fall behind. It is not waited for once its oldest pod was passed by for
-  `FLOW_SECONDS`. While none of its pods came to a node for as long, tenants with nothing on their way take one place
-  each: so it is seen whether the other scheduler passes it by, or is slow, or away.
+  pods need many places, and would fall behind. It is not waited for once its oldest pod was passed by. While none of
+  its pods came to a node for `FLOW_SECONDS`, tenants with nothing on their way take one place each: so it is seen
+  whether the other scheduler passes it by, or is slow, or away.
 * **Refusals.** A tenant with a pod that the other scheduler refused has one in `STUCK_PART` of the places at most, and
   one more for each of its pods that comes to a node, until it may have all.
 
-A pod was **passed by** when one that was opened later has come to a node: pods have numbers in the order in which they
-were seen open, and 0 before. Times are in seconds, of one clock.
+A pod was **passed by** when one that was opened later has come to a node, and the time between both was longer than
+that one then took, and at least `FLOW_SECONDS`. A scheduler that is slow, and has an order of its own, places what was
+opened in one moment over many seconds; that shows nothing. Times are in seconds, of one clock.
 """
 
 from __future__ import annotations
@@ -41,16 +42,16 @@ class Places:
     (False, True)
     """
 
-    def __init__(self, most: int) -> None:
-        """most: how many places there are."""
+    def __init__(self, most: int, grace_seconds: float = 0.0) -> None:
+        """most: how many places there are. grace_seconds: what is opened so soon after the first is not passed by."""
         self.most = most
+        self._grace_seconds = grace_seconds
         self._taken: Counter[str] = Counter()
-        self._numbers: dict[str, dict[str, int]] = {}
+        self._opened: dict[str, dict[str, float]] = {}
         self._progress: dict[str, float] = {}
-        self._passed_since: dict[str, tuple[str, float]] = {}
         self._parts: dict[str, int] = {}
-        self._opened = 0
-        self._last_placed = 0
+        self._passed_until = -inf
+        self._began_at = inf
 
     @property
     def taken(self) -> int:
@@ -70,28 +71,30 @@ class Places:
 
     def enter(self, tenant: str, now: float) -> None:
         """Give a pod of a tenant a place."""
+        self._began_at = min(self._began_at, now)
         if not self._taken[tenant]:
             self._progress[tenant] = now
-            self._numbers[tenant] = {}
+            self._opened[tenant] = {}
         self._taken[tenant] += 1
 
-    def open(self, uid: str, tenant: str) -> int:
-        """Return the number of a pod that has a place, and that is seen open now."""
-        self._opened += 1
-        self._numbers[tenant][uid] = self._opened
-        return self._opened
+    def open(self, uid: str, tenant: str, now: float) -> None:
+        """Note that a pod that has a place is seen open."""
+        self._opened[tenant].setdefault(uid, now)
 
     def leave(self, uid: str, tenant: str) -> None:
         """Take the place of a pod."""
         self._taken[tenant] -= 1
-        self._numbers[tenant].pop(uid, None)
+        self._opened[tenant].pop(uid, None)
         if not self._taken[tenant]:
-            del self._taken[tenant], self._numbers[tenant], self._progress[tenant]
-            self._passed_since.pop(tenant, None)
+            del self._taken[tenant], self._opened[tenant], self._progress[tenant]
 
-    def note_placed(self, number: int, tenant: str, now: float) -> None:
-        """Note that the pod with this number, which may have left its place, has come to a node."""
-        self._last_placed = max(self._last_placed, number)
+    def note_placed(self, opened_at: float | None, tenant: str, now: float) -> None:
+        """Note that a pod, which may have left its place, has come to a node.
+
+        opened_at: None: it may be open for longer than is known.
+        """
+        if opened_at is not None:
+            self._passed_until = max(self._passed_until, opened_at - max(FLOW_SECONDS, now - opened_at))
         if tenant in self._progress:
             self._progress[tenant] = now
         if tenant in self._parts:
@@ -103,9 +106,13 @@ class Places:
         """Note that the other scheduler refused a pod of a tenant."""
         self._parts[tenant] = max(1, self.most // STUCK_PART)
 
-    def was_passed(self, number: int) -> bool:
-        """Whether a pod that was opened later than this number has come to a node."""
-        return 0 < number < self._last_placed
+    def was_passed(self, opened_at: float) -> bool:
+        """Whether a pod that is open since this moment was passed by."""
+        return self._passed_until >= opened_at >= self._began_at + self._grace_seconds
+
+    def flows(self, tenant: str, since: float) -> bool:
+        """Whether a pod of a tenant that has something on its way came to a node after this moment."""
+        return self._progress.get(tenant, -inf) > since
 
     def is_idle(self, tenant: str) -> bool:
         """Whether a tenant has nothing on its way."""
@@ -115,18 +122,11 @@ class Places:
         """Return whether the others wait for a tenant, and when that is another question if nothing happens."""
         if tenant in self._parts or not self._taken[tenant]:
             return False, inf
+        opened_at = next(iter(self._opened[tenant].values()), inf)
+        if self.was_passed(opened_at):
+            return False, inf
         flows_until = self._progress[tenant] + FLOW_SECONDS
-        ends_at = flows_until if now < flows_until else inf
-        uid, number = next(iter(self._numbers[tenant].items()), ("", 0))
-        if self.was_passed(number):
-            known, since = self._passed_since.get(tenant, ("", 0.0))
-            if known != uid:
-                since = now
-                self._passed_since[tenant] = uid, now
-            if now >= since + FLOW_SECONDS:
-                return False, inf
-            ends_at = min(ends_at, since + FLOW_SECONDS)
-        return True, ends_at
+        return True, flows_until if now < flows_until else inf
 
     def has_stopped(self, tenant: str, now: float) -> bool:
         """Whether no pod of a tenant that is waited for came to a node lately."""

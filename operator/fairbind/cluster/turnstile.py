@@ -8,8 +8,9 @@ tenant's share from the moment its gate is asked to open until it is gone. The r
 * **Limits.** At most `most` pods are on their way, and of these at most a part of one tenant (`places`). A cycle
   decides no more pods that take turns than may be (`begin_round`). Overdue pods do not count here.
 * **Refusals.** A tenant one of whose overdue pods the other scheduler refused (`note_refused`) has a smaller part.
-  When the other scheduler has said nothing of a pod for the whole time, and placed one that was opened later
-  (`was_passed`), it has refused it. Otherwise that shows only that it is slow, or away.
+  When the other scheduler has said nothing of a pod for the whole time, placed none of its tenant, and passed it by
+  (`was_passed`), it has refused it. Otherwise that shows only that it is slow, or away. A pod whose time was over
+  before, or that was found open, passes no other by: it may have been in the queue for longer than is known.
 * **Scaling up.** Autoscalers do not see pods behind a gate. So where the next pod fits nowhere and one more node could
   help, its gate is opened without room (`scale_up`), the other scheduler marks it, and a node is bought. At most
   `most_scale_ups` pods of a tenant wait like this. They take no places, and their time begins when they have room
@@ -34,6 +35,8 @@ from fairbind.cluster.places import Places, Round
 TIMEOUT_SECONDS = 30.0
 MOST_UNGATED = 200
 BATCH_PART = 8
+LATE_SECONDS = 60.0
+"""For how long a pod whose time was over may still be in the other scheduler's queue from then."""
 STUCK_SECONDS = 5.0
 """A pod that was decided and cannot have its turn now is out of the scheduling order for so long."""
 
@@ -55,13 +58,17 @@ class _State(enum.Enum):
 
 @dataclass(slots=True)
 class _Opened:
-    """ends_at: when its time is over. number: see `Places`. scales_up: whether it was opened without room."""
+    """ends_at: when its time is over. opened_at: when it was seen open; None: not yet. scales_up: opened without room.
+
+    is_found: it was found open, or was open before, so it may be longer in the other scheduler's queue than is known.
+    """
 
     tenant: str
     ends_at: float
-    number: int = 0
+    opened_at: float | None = None
     state: _State = _State.IN_TIME
     scales_up: bool = False
+    is_found: bool = False
 
 
 class Turnstile:
@@ -78,20 +85,26 @@ class Turnstile:
     """
 
     def __init__(
-        self, *, most: int = MOST_UNGATED, timeout_seconds: float = TIMEOUT_SECONDS, most_scale_ups: int = 0
+        self,
+        *,
+        most: int = MOST_UNGATED,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        most_scale_ups: int = 0,
+        grace_seconds: float = 0.0,
     ) -> None:
         """most: pods on their way. timeout_seconds: for how long a pod holds its room.
 
-        most_scale_ups: pods of a tenant whose gates are open without room; 0: none.
+        most_scale_ups: pods of a tenant whose gates are open without room; 0: none. grace_seconds: see `Places`.
         """
         self.most_scale_ups = most_scale_ups
-        self._places = Places(most)
+        self._places = Places(most, grace_seconds)
         self._node_waits = NodeWaits()
         self._round: Round | None = None
         self._timeout_seconds = timeout_seconds
         self._opened: dict[str, _Opened] = {}
         self._without_room: dict[str, dict[str, float]] = {}
         self._timeouts: list[tuple[float, str]] = []
+        self._late: dict[str, float] = {}
 
     def __len__(self) -> int:
         """Return how many pods have an open gate and no node."""
@@ -135,6 +148,7 @@ class Turnstile:
         if not self._places.may_enter(tenant):
             return False
         self._enter(uid, tenant, now)
+        self._opened[uid].is_found = uid in self._late
         return True
 
     def scale_up(self, uid: str, tenant: str, now: float) -> ScaleUp:
@@ -149,11 +163,12 @@ class Turnstile:
         self._lose_room(uid, now)
         return ScaleUp.OPEN
 
-    def note_open(self, uid: str) -> None:
+    def note_open(self, uid: str, now: float) -> None:
         """Note that the gate of a pod is open: from now on the other scheduler sees it."""
         found = self._opened.get(uid)
         if found is not None and found.state is _State.IN_TIME:
-            found.number = self._places.open(uid, found.tenant)
+            found.opened_at = now
+            self._places.open(uid, found.tenant, now)
 
     def is_passed_over(self, tenant: str, now: float) -> bool:
         """Whether new nodes go to all other tenants first: they waited for this one for long enough."""
@@ -167,7 +182,8 @@ class Turnstile:
         if uid in self._opened:
             return
         self._enter(uid, tenant, now)
-        self.note_open(uid)
+        self.note_open(uid, now)
+        self._opened[uid].is_found = True
         if not has_room and self.most_scale_ups:
             self._opened[uid].scales_up = True
             self.note_room(uid, now, has_room=False)
@@ -182,7 +198,7 @@ class Turnstile:
             self._leave(uid, found)
             self._enter(uid, found.tenant, now)
             self._opened[uid].scales_up = True
-            self.note_open(uid)
+            self.note_open(uid, now)
         elif not has_room and found.state is _State.IN_TIME:
             self._leave(uid, found)
             self._lose_room(uid, now)
@@ -193,8 +209,11 @@ class Turnstile:
             self._places.note_refused(self._opened[uid].tenant)
 
     def was_passed(self, uid: str) -> bool:
-        """Whether a pod on its way has no node while one that was opened later has."""
-        return uid in self._opened and self._places.was_passed(self._opened[uid].number)
+        """Whether a pod was passed by (see `Places`), and none of its tenant's came to a node meanwhile."""
+        found = self._opened.get(uid)
+        if found is None or found.opened_at is None:
+            return False
+        return self._places.was_passed(found.opened_at) and not self._places.flows(found.tenant, found.opened_at)
 
     def end(self, uid: str, now: float, *, bound: bool = False) -> None:
         """Note that a pod is bound or gone, or that its gate did not open after all."""
@@ -202,7 +221,7 @@ class Turnstile:
         if found is None:
             return
         if bound:
-            self._places.note_placed(found.number, found.tenant, now)
+            self._places.note_placed(None if found.is_found else found.opened_at, found.tenant, now)
             if found.scales_up:
                 self._node_waits.end(found.tenant)
         self._leave(uid, found)
@@ -221,8 +240,18 @@ class Turnstile:
             found = self._opened[uid]
             self._leave(uid, found)
             found.state = _State.OVERDUE
+            self._late.pop(uid, None)
+            self._late[uid] = now
             expired.append(uid)
+        self._forget_late(now)
         return expired
+
+    def _forget_late(self, now: float) -> None:
+        """Forget pods that were late long ago; what is left is in the order of time."""
+        for uid, since in list(self._late.items()):
+            if now < since + LATE_SECONDS:
+                break
+            del self._late[uid]
 
     def _enter(self, uid: str, tenant: str, now: float) -> None:
         ends_at = now + self._timeout_seconds

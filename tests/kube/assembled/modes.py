@@ -23,7 +23,8 @@ ROOM = {"cpu": "1000", "memory": "999Gi", "pods": "5000"}
 def make_waiting(mode: str, name: str, namespace: str, **spec: Any) -> Json:
     """A pod that is placed as this mode does it."""
     if mode == "bind":
-        return make_pod(name, namespace=namespace, uid=f"uid-{namespace}-{name}", requests={"cpu": "1"}, **spec)
+        spec = {"requests": {"cpu": "1"}, **spec}
+        return make_pod(name, namespace=namespace, uid=f"uid-{namespace}-{name}", **spec)
     make = make_gated if mode == "gate" else make_asking
     return make(name, namespace=namespace, **spec)
 

@@ -44,6 +44,8 @@ from fairbind.model.overview import ClusterOverview
 
 MOST_TURNS = 200
 TURN_SECONDS = 10.0
+BACKOFF_SECONDS = 10.0
+"""The longest that kube-scheduler keeps a pod out of its queue which it tried in vain while no replica led."""
 MOST_NODES = 16_384
 NOT_LEADING = b"this replica does not lead, or does not see the cluster\n"
 NEEDS_NAMES = "the extender must be configured with nodeCacheCapable: true"
@@ -104,7 +106,9 @@ class ExtenderMode:
         self._others: BindCarrier | None = None
         self._loop: Loop | None = None
         self._outstanding: set[asyncio.Task[str]] = set()
-        turnstile = Turnstile(most=settings.most, timeout_seconds=settings.timeout_seconds)
+        turnstile = Turnstile(
+            most=settings.most, timeout_seconds=settings.timeout_seconds, grace_seconds=BACKOFF_SECONDS
+        )
         self.rules = TurnRules(turnstile, cache.queries.asks, self._give_back)
         self._verbs: Mapping[str, Callable[[bytes], Any]] = {
             "filter": self._filter,
