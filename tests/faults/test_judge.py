@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from e2e.audit import CREDENTIAL
+from e2e.checks import View
+from e2e.modes import SCHEDULERS
+from e2e.objects import make_pod
 from faults.judge import KUBE_SCHEDULER, OPENED, Judge, add_bodies
+from faults.main import find_miscounted
 from faults.world import Replica, World
 from localplane.components import AUDIT_POLICY
 
@@ -198,6 +202,37 @@ def test_faults_meet_the_last_that_wrote_the_lease_and_ask_no_operator(tmp_path:
 
     met = {who: [replica.name for replica in world.find(who)] for who in ("leader", "standby", "both")}
     assert met == {"leader": ["b"], "standby": ["a"], "both": ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    ("mode", "running", "pending", "is_wrong"),
+    [
+        ("bind", 1, 2, False),
+        ("bind", 2, 1, True),
+        ("extender", 2, 1, True),
+        ("gate", 1, 2, False),
+        ("gate", 2, 1, False),
+        ("gate", 3, 0, True),
+        ("gate", 1, 1, True),
+        ("gate", 0, 3, True),
+    ],
+)
+def test_a_status_may_count_a_pod_whose_gate_is_open_as_running(
+    mode: str, running: int, pending: int, *, is_wrong: bool
+) -> None:
+    unused: Any = None
+    gate = {"schedulingGates": [{"name": "fairbind.io/turn"}]} if mode == "gate" else {}
+    pods: list[Any] = [make_pod(scheduler_name=SCHEDULERS[mode], **spec) for spec in ({"nodeName": "n"}, gate, {})]
+    for pod in pods:
+        pod["metadata"]["namespace"], pod["status"] = "red", {"phase": "Pending"}
+    tenants: Any = {
+        "red": {"status": {"pods": {"running": running, "pending": pending}}},
+        "blue": {"status": {"pods": {"running": 0, "pending": 0}}},
+    }
+
+    found = find_miscounted(World(unused, seed=0, mode=mode), View({}, pods, tenants, {}))
+
+    assert found == (["red"] if is_wrong else [])
 
 
 def test_the_audit_policy_notes_bodies_before_it_notes_everything() -> None:
