@@ -80,21 +80,21 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def find_output(arguments: argparse.Namespace) -> Path:
-    """Return where the lines go. A run of some attacks does not replace what is recorded of all of them."""
+    """Return where the lines go. A run of some attacks, or in the small form, replaces nothing that is recorded."""
     if arguments.output:
         return Path(arguments.output)
-    return ROOT / "build" / "adversary-some.jsonl" if arguments.only else find_recorded(arguments)
+    return ROOT / "build" / "adversary-some.jsonl" if arguments.only or arguments.small else find_recorded(arguments)
 
 
 def find_recorded(arguments: argparse.Namespace) -> Path:
     """Return where the lines of all attacks at this size are."""
     mode = "" if arguments.mode == BIND else f"-{arguments.mode}"
-    return RESULTS / (f"adversary{mode}.jsonl" if arguments.small else f"adversary{mode}-{arguments.nodes}.jsonl")
+    return RESULTS / f"adversary{mode}-{arguments.nodes}.jsonl"
 
 
 def writes_page(arguments: argparse.Namespace) -> bool:
     """Whether the page changes."""
-    return bool(arguments.page and (arguments.renew or not arguments.only))
+    return bool(arguments.page and not arguments.small and (arguments.renew or not arguments.only))
 
 
 def main() -> int:
@@ -105,7 +105,7 @@ def main() -> int:
     size = replace(size, probes=arguments.probes or size.probes)
     output = find_output(arguments)
     outcomes = run(size, arguments, output)
-    if arguments.only and arguments.renew:
+    if arguments.only and arguments.renew and not arguments.small:
         renew(find_recorded(arguments), output)
     if writes_page(arguments):
         write_page(RESULTS)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from e2e.modes import BIND
+from recorded import describe_age
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability" / "adversary.md"
 TEMPLATE = Path(__file__).with_name("page.template")
@@ -58,7 +59,7 @@ def make_part(head: Line, lines: list[Line], link: str) -> str:
         f", {mode} mode" if mode != BIND else ""
     )
     failed = sum(bool(line.get("again", {}).get("before", line["found"])) for line in lines)
-    when = f"On {head['day']}, of commit {head['commit']}" if head.get("commit") else f"On {head['day']}"
+    when = f"On {head['day']}, of commit {describe_age(head['commit'])}" if head.get("commit") else f"On {head['day']}"
     text = f"{when}: {len(lines)} tried, {len(lines) - failed} held, {failed} did not ([lines]({link}))."
     notes = [head["note"]] if "note" in head else []
     return "\n\n".join([title, text, *notes, make_table(lines)])

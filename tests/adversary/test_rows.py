@@ -84,12 +84,12 @@ def test_memory_is_that_of_all_processes_of_a_group() -> None:
 @pytest.mark.parametrize(
     ("arguments", "name", "has_page"),
     [
-        (["--small", "--page"], "adversary.jsonl", True),
+        (["--small", "--page"], "adversary-some.jsonl", False),
         (["--page"], "adversary-1000.jsonl", True),
         (["--nodes=5000", "--page"], "adversary-5000.jsonl", True),
         (["--only=row 14", "--page"], "adversary-some.jsonl", False),
         (["--mode=gate", "--page"], "adversary-gate-1000.jsonl", True),
-        (["--mode=extender", "--small", "--page"], "adversary-extender.jsonl", True),
+        (["--mode=extender", "--page"], "adversary-extender-1000.jsonl", True),
     ],
 )
 def test_a_run_replaces_only_what_is_recorded_of_its_size(arguments: list[str], name: str, *, has_page: bool) -> None:
