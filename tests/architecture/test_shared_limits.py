@@ -50,7 +50,7 @@ OF_NODES_AND_ADMINISTRATORS = """
 cluster/cache/nodes.MAX_AXES cluster/objects/device_facts.MAX_SHARED_PARTS kube/operator/extender.MOST_NODES
 kube/operator/node_fault_log.MOST_NAMES kube/operator/node_fault_log.MOST_LINES kube/operator/list_once.MOST_REPEATS
 kube/operator/journal.MAX_BYTES kube/operator/journal.MAX_WAITING kube/operator/open_gates.AT_ONCE
-kube/client/reflector.LINES_AT_ONCE
+kube/client/reflector.LINES_AT_ONCE kube/client/credentials.MOST_KUBECONFIG_BYTES
 """
 MEMORY_OF_ANSWERS = """
 cluster/write_limits.MAX_REMEMBERED cluster/pacing.MAX_REMEMBERED cluster/claim_rests.MAX_REMEMBERED

@@ -90,6 +90,13 @@ def test_help_names_every_option_with_its_environment_variable(capsys: pytest.Ca
         (["operator", "--mode", "gate", "--max-ungated", "0"], "--max-ungated"),
         (["operator", "--mode", "gate", "--max-scale-up", "-1"], "--max-scale-up"),
         (["operator", "--namespace", "No Such Name"], "--namespace"),
+        (["what-if", "cluster.json", "--kubeconfig", "config"], "FILE: must be left out beside --kubeconfig"),
+        (["audit", "cluster.json", "--context", "c"], "FILE: must be left out beside --context"),
+        (["audit", "--kubeconfig", "/dev/zero"], "kubeconfig /dev/zero: larger than 4 MiB"),
+        (
+            ["check", "p.json", "--mechanism", "drf", "--allocation", "a.json", "--property", "envy-freeness"],
+            "--property must be left out",
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_one_line_and_status_2(

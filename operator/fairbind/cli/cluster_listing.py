@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+import click
+from click.core import ParameterSource
+
 from fairbind import __version__
 from fairbind.cli.mechanisms.reading import read_document
 from fairbind.cluster.cache.cache import ClusterCache
@@ -50,12 +53,19 @@ def read_objects(source: Source) -> ListedObjects:
     """
     if source.file is None:
         return _list_objects(source)
-    if source.context is not None:
-        raise InvalidProblemError(f"FILE: must be left out beside --context, but is {source.file!r}")
+    for option in ("context", "kubeconfig"):
+        if _is_typed(option):
+            raise InvalidProblemError(f"FILE: must be left out beside --{option}, but is {source.file!r}")
     listed = parse_snapshot(read_document(source.file))
     if source.scheduler_name is not None:
         listed.scheduler_name = source.scheduler_name
     return listed
+
+
+def _is_typed(option: str) -> bool:
+    """Tell whether an option stands on the command line, rather than in an environment variable for all commands."""
+    context = click.get_current_context(silent=True)
+    return context is not None and context.get_parameter_source(option) is ParameterSource.COMMANDLINE
 
 
 def read_cluster(source: Source) -> ClusterCache:

@@ -183,6 +183,8 @@ def check(
     from fairbind.cli.mechanisms.tables import write_text  # noqa: PLC0415 - only with an answer
 
     if allocation is not None:
+        if properties:
+            raise click.UsageError("--property must be left out beside --allocation, which is judged by all of them")
         from fairbind.cli.mechanisms.judging import judge_file, show_judgement  # noqa: PLC0415 - only for this option
 
         judgement, witnesses = judge_file(problem, allocation, mechanism, alpha=alpha, pools=pool, tolerance=tolerance)

@@ -206,12 +206,20 @@ class ServiceAccountSource:
         return _make_access(settings, self.name)
 
 
+MOST_KUBECONFIG_BYTES = 4 << 20
+"""A kubeconfig with certificates of a hundred clusters is smaller."""
+
+
 def _read_yaml(path: Path) -> dict[str, Any]:
     """Return what is in a kubeconfig; says more clearly than the loader why a file cannot be one."""
     import yaml  # noqa: PLC0415 - it comes with the kubernetes package and is as late
 
     try:
-        content = yaml.safe_load(path.read_bytes())
+        with path.open("rb") as file:
+            text = file.read(MOST_KUBECONFIG_BYTES + 1)
+        if len(text) > MOST_KUBECONFIG_BYTES:
+            raise PermanentClusterError(f"kubeconfig {path}: larger than {MOST_KUBECONFIG_BYTES >> 20} MiB")
+        content = yaml.safe_load(text)
     except IsADirectoryError:
         raise PermanentClusterError(f"kubeconfig {path}: is a directory") from None
     except FileNotFoundError:
