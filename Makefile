@@ -118,6 +118,10 @@ gaps: install ## how long the event loop stands still in a large cluster; fails 
 events: install ## what single events cost of the event loop, beside 5,000 waiting pods (two minutes; ARGUMENTS="--nodes 1000 ...")
 	@exec $(VENV)/python tests/perf/events.py $(ARGUMENTS)
 
+.PHONY: cycle-cost
+cycle-cost: install ## what one change costs the deciding loop, in milliseconds (half a minute; ARGUMENTS="--rounds 40 --output path ...")
+	@exec $(VENV)/python tests/perf/cycle_cost.py $(ARGUMENTS)
+
 .PHONY: exam-perf
 exam-perf: install ## Kubernetes' own throughput cases, with kube-scheduler and with fairbind (an hour; ONLY=part of a name, RENEW=1 with it: put these cases into the recorded result, LARGE=1: 5,000 nodes, an hour and a half; writes docs/benchmarks/exam.md)
 	@exec $(VENV)/python tests/exam/speed.py $(if $(ONLY),--only "$(ONLY)") $(if $(RENEW),--renew) $(if $(LARGE),--large)
