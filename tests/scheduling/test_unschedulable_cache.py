@@ -286,31 +286,6 @@ def test_a_limit_that_leaves_room_again_has_the_class_looked_at() -> None:
     assert decide() == ["b"]
 
 
-def test_a_class_that_may_go_elsewhere_is_looked_at_where_that_may_help(looked: list[str]) -> None:
-    servers = build_servers({"x": (8, 8), "y": (8, 8)}, free={"x": (1, 8), "y": (3, 8)})
-    everywhere, at_x, nowhere = (build_placement(servers, only=only) for only in (None, ["x"], []))
-    sizes = {"large": 6, "small": 2}
-    classes = {name: build_class(name, (cpu, 1), at_x) for name, cpu in sizes.items()}
-    unschedulable, settings = UnschedulableCache(), PolicySettings()
-
-    def decide(placement: Placement, **changes: Any) -> list[str]:
-        looked.clear()
-        for name, before in classes.items():
-            classes[name] = replace(before, placement=placement, **changes)
-        snapshot = build_snapshot(servers, list(classes.values()))
-        report = run_cycle(snapshot, settings, 0.0, unschedulable=unschedulable)
-        assert [wait.task_class for wait in report.waits] == [
-            each for each in snapshot.task_classes if each.tenant not in {bind.tenant for bind in report.bindings}
-        ]
-        return [bind.tenant for bind in report.bindings]
-
-    assert (decide(at_x), sorted(looked)) == ([], ["large", "small"])
-    assert (decide(nowhere), looked) == ([], [])
-    assert (decide(at_x), looked) == ([], []), "there is as little room as there was"
-    assert (decide(everywhere), looked) == (["small"], ["small"])
-    assert (decide(nowhere, demand_r=(7, 1)), sorted(looked)) == ([], ["large", "small"]), "they are others"
-
-
 def test_after_a_cycle_that_failed_at_its_end_nothing_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its decisions are lost. What they closed to others is open, and no server has gained room."""
     rules = DomainRules((SeparationRule(build_counter("red", ZONES, [0, 0, 0]), OWN),))
@@ -328,45 +303,6 @@ def test_after_a_cycle_that_failed_at_its_end_nothing_is_remembered(monkeypatch:
     report = run_cycle(build_snapshot(FOUR, [second], tenants=tenants), settings, 0.0, unschedulable=unschedulable)
 
     assert [bind.tenant for bind in report.bindings] == ["b"]
-
-
-@pytest.mark.parametrize("explains", [True, False])
-def test_what_may_go_elsewhere_and_was_looked_at_in_vain_is_explained_anew(*, explains: bool) -> None:
-    servers = build_servers({"x": (8, 8), "y": (8, 8)}, free={"x": (1, 8), "y": (1, 8)})
-    everywhere, at_y = build_placement(servers), build_placement(servers, only=["y"])
-    small, large = build_class("a", (2, 1), everywhere), build_class("b", (3, 2), everywhere)
-    unschedulable = UnschedulableCache()
-
-    def decide(servers: ServerTable, placement: Placement) -> CycleReport:
-        snapshot = build_snapshot(servers, [small, replace(large, placement=placement)])
-        return run_cycle(snapshot, PolicySettings(), 0.0, unschedulable=unschedulable, explains=explains)
-
-    assert len(decide(servers, everywhere).waits) == 2
-    report = decide(replace(servers, free_kr=servers.free_kr + np.array([[0, 0], [2, 0]])), at_y)
-
-    after = build_snapshot(replace(servers, free_kr=np.array([[1, 8], [1, 7]])), [replace(large, placement=at_y)])
-    assert [bind.tenant for bind in report.bindings] == ["a"]
-    assert [wait.rejections for wait in report.waits] == [
-        wait.rejections for wait in run_cycle(after, PolicySettings(), 0.0).waits
-    ]
-
-
-def test_what_may_go_elsewhere_is_explained_anew_although_it_seems_to_fit_where_it_may_not_go() -> None:
-    """Two servers have room again. The one to which both may go is taken, and the other has room for both."""
-    servers = build_servers({"x": (8, 8), "y": (8, 8)}, free={"x": (1, 8), "y": (1, 8)})
-    everywhere, at_y = build_placement(servers), build_placement(servers, only=["y"])
-    small, large = build_class("a", (2, 1), at_y), build_class("b", (3, 2), everywhere)
-    grown = replace(servers, free_kr=servers.free_kr + np.array([[3, 0], [3, 0]]))
-    unschedulable, settings = UnschedulableCache(), PolicySettings()
-    run_cycle(build_snapshot(servers, [small, large]), settings, 0.0, unschedulable=unschedulable, explains=False)
-
-    snapshot = build_snapshot(grown, [small, replace(large, placement=at_y)])
-    report = run_cycle(snapshot, settings, 0.0, unschedulable=unschedulable, explains=False)
-
-    assert [bind.tenant for bind in report.bindings] == ["a"]
-    assert [wait.rejections for wait in report.waits] == [
-        wait.rejections for wait in run_cycle(snapshot, settings, 0.0).waits
-    ]
 
 
 def test_what_was_looked_at_in_vain_is_remembered_again(looked: list[str]) -> None:

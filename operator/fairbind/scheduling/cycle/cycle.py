@@ -19,7 +19,7 @@ from fairbind.scheduling.cycle.reaches import Reaches
 from fairbind.scheduling.cycle.state import CycleState
 from fairbind.scheduling.cycle.task_queues import ClassQueue
 from fairbind.scheduling.cycle.unschedulable_cache import UnschedulableCache
-from fairbind.scheduling.cycle.waits import Contender, Refusals, Rivals, explain_stuck, explain_waits, identify_reach
+from fairbind.scheduling.cycle.waits import Contender, Refusals, Rivals, explain_waits, identify_reach
 from fairbind.scheduling.policies.registry import Policy, get_policy
 
 
@@ -105,10 +105,10 @@ class _Cycle:
         return CycleReport(now, draft.policy.id, tuple(bindings), self._remember(waits), shares, complete, is_rationed)
 
     def _explain(self, *, complete: bool) -> list[Wait]:
-        """Return the waits of classes that are not remembered, and explain again what may go elsewhere than before."""
+        """Return the waits of classes that are not remembered."""
         draft = self.draft
         waiting = [queue for queue in draft.queues if queue.turn is not None and queue.task_class.blocked is None]
-        stuck = [queue for queue in waiting if complete or queue.fits_nowhere]
+        stuck = [queue for queue in waiting if complete or queue.fits_nowhere or id(queue.task_class) in draft.moved]
         blocked = [queue for queue in draft.queues if queue.task_class.blocked is not None]
         kept: dict[int, Wait] = {}
         if not self.explains:
@@ -116,20 +116,12 @@ class _Cycle:
             again = [id(queue.task_class) for queue in stuck if queue.never_fitted]
             kept = {id_: returning[id_] for id_ in again if id_ in returning}
             stuck = [queue for queue in stuck if id(queue.task_class) not in kept]
-        if not (stuck or blocked or draft.moved):
+        if not (stuck or blocked):
             return list(kept.values())
         refusals = Refusals(self.snapshot, draft.room, draft.topology)
-        is_asked = self.finds_rivals and draft.policy.is_fair and bool(stuck or draft.moved)
+        is_asked = self.finds_rivals and draft.policy.is_fair and bool(stuck)
         rivals = self._build_rivals(waiting, refusals.reaches) if is_asked else None
-        waits = explain_waits(stuck=stuck, blocked=blocked, refusals=refusals, rivals=rivals)
-        moved = [draft.remembered[each] for each in draft.moved if each in draft.remembered]
-        draft.remembered.replace(
-            {
-                wait.task_class: explain_stuck(wait, draft.progress_of[wait.task_class.tenant], refusals, rivals)
-                for wait in moved
-            }
-        )
-        return [*kept.values(), *waits]
+        return [*kept.values(), *explain_waits(stuck=stuck, blocked=blocked, refusals=refusals, rivals=rivals)]
 
     def _remember(self, waits: list[Wait]) -> tuple[Wait, ...]:
         """Return these waits and those that are remembered, by tenant and turn, and remember what of these lasts."""

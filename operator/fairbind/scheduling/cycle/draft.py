@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Final
 
@@ -85,7 +86,7 @@ class Draft:
     held: those of these classes for which one of a few servers has room then: they get a queue when their tenant's turn
     comes, unless others have taken the room by then. unseen: those that got none although there was room, and of those
     that the snapshot withholds the others than `remembered`.
-    moved: of these classes, those that may go elsewhere than when they were explained.
+    moved: see `Recalled`.
     returning: the waits that were remembered of classes that have a queue, because they may fit where room has grown.
     bindings: the placements that were not taken back, in their order.
     """
@@ -111,7 +112,7 @@ class Draft:
         self.room = Room(snapshot.servers, None if state is None else state.get_left(snapshot.servers))
         self.held = NOTHING_HELD
         self.unseen: list[TaskClass] = []
-        self.moved: Sequence[TaskClass] = []
+        self.moved: AbstractSet[int] = frozenset()
         self.returning: dict[int, Wait] = {}
         looked_at: Sequence[TaskClass] = snapshot.task_classes
         self._few: dict[int, Sequence[int]] = {}
@@ -321,7 +322,7 @@ class Draft:
             more = self._build_queues([each for each in known if each not in withheld])
             self.unseen += [each for each in known if each in withheld]
             self.queues = sorted([*self.queues, *more], key=lambda queue: queue.progress.name)
-            self.held, self.moved = NOTHING_HELD, []
+            self.held = NOTHING_HELD
             self._unschedulable.forget()
             self._filling = None
 

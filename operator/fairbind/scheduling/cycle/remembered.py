@@ -7,7 +7,7 @@ an array, however many there are. Where a server has room again, one comparison 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import gt, itemgetter
 from typing import NamedTuple
@@ -108,27 +108,6 @@ class Remembered:
                 self._add(wait)
         else:
             self._change_many(came, went)
-
-    def replace(self, waits: Mapping[TaskClass, Wait]) -> None:
-        """Put waits in the places of those of classes that are here. The tenant and the first task must be the same."""
-        if not waits:
-            return
-        self._waits = None
-        if len(waits) * FEW_PART < len(self._ordered):
-            for former, wait in waits.items():
-                self._ordered[self._find(self[former])] = wait
-        else:
-            get = waits.get
-            self._ordered = [get(wait.task_class, wait) for wait in self._ordered]
-        for former, wait in waits.items():
-            del self._wait_of[id(former)]
-            self._wait_of[id(wait.task_class)] = wait
-        others = [(former, wait.task_class) for former, wait in waits.items() if wait.task_class is not former]
-        if len(others) * FEW_PART >= len(self._ordered):
-            self._index = None
-        for former, task_class in others:
-            self._note_gone(former)
-            self._note(task_class)
 
     def find_fitting(self, grown: IndexArray, room: Room) -> Iterable[Fitting]:
         """Return the classes of which a task may fit on one of the servers that have gained room."""

@@ -11,15 +11,12 @@ any more then keeps its explanation, too.
 Nothing of this depends on what becomes of the decisions. Room and keys are compared as they were after them. A kind
 that only rules about what they placed keep from a server is looked at again, whether they were carried out, taken back,
 or have ended meanwhile.
-
-A node that is cordoned, or has another label, gives thousands of kinds another placement. Where nothing else about a
-kind changes, it can fit on the servers only that its new placement opens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import chain
 from operator import gt
 from typing import NamedTuple
@@ -43,14 +40,14 @@ class Recalled(NamedTuple):
     """What fits nowhere, and all others.
 
     remembered: the draft changes it. held: of it, what one of a few servers has room for now, if others do not take it
-    before. moved: of it, what may go elsewhere than when it was explained. others: the other classes.
-    returning: of these, by identity, what fitted nowhere, with explanations that hold if it still does, with older
-    counts. few: of the same, what may fit on these servers only.
+    before. others: the other classes. moved: of these, by identity, those that may go elsewhere than before and fit
+    nowhere either. returning: of the same, what fitted nowhere, with explanations that hold if it still does, with
+    older counts. few: of the same, what may fit on these servers only.
     """
 
     remembered: Remembered
     held: Held
-    moved: Sequence[TaskClass]
+    moved: AbstractSet[int]
     others: Sequence[TaskClass]
     returning: dict[int, Wait]
     few: dict[int, Sequence[int]]
@@ -59,9 +56,7 @@ class Recalled(NamedTuple):
 class UnschedulableCache:
     """Classes that fitted nowhere, from one cycle to the next; for callers of `run_cycle` that make many of them.
 
-    A wait stays valid for a task class that is the same object in both snapshots. It also passes to a new class with
-    the same tasks object that differs only in its placement, if no server that this placement opens has enough
-    capacity. All other classes are looked at.
+    A wait stays valid for a task class that is the same object in both snapshots. All other classes are looked at.
 
     _seen: the classes of the last cycle, all of which are remembered or among `_others`, which are told by their
     identities; None: of no cycle, or of one that did not come to its end.
@@ -157,22 +152,19 @@ class UnschedulableCache:
         if before is None or not len(self._remembered) or not self._goes_with(snapshot, rule):
             if len(self._remembered) or self._remembered.rule is not rule:
                 self._remembered = Remembered(rule)
-            return Recalled(self._remembered, NOTHING_HELD, [], snapshot.task_classes, {}, {})
+            return Recalled(self._remembered, NOTHING_HELD, frozenset(), snapshot.task_classes, {}, {})
         remembered, others, changes = self._remembered, self._others, snapshot.compute_changes(before)
         went = [task_class for task_class in changes.went if others.pop(id(task_class), None) is None]
-        heirs = self._find_heirs(changes.came, went, snapshot.servers, room)
-        remembered.replace(heirs)
-        remembered.change(went=[task_class for task_class in went if task_class not in heirs])
-        moved = [wait.task_class for wait in heirs.values()]
-        is_moved = set(map(id, moved))
-        others.update((id(each), each) for each in changes.came if id(each) not in is_moved)
+        remembered.change(went=went)
+        others.update((id(each), each) for each in changes.came)
         grown = self._find_grown(snapshot.servers, room)
+        moved = set(_find_still_stuck(changes.came, went, snapshot.servers, grown, room))
         parts = list(remembered.find_fitting(grown, room))
         servers = grown.tolist() if len(grown) <= FEW else []
         holds = holds and bool(servers)
         held = Held([part for part in parts if part.is_plain], servers, room) if holds else NOTHING_HELD
         fitting = [each for part in parts if not (part.is_plain and holds) for each in part.classes]
-        returning = {id(each): remembered[each] for each in fitting if id(each) not in is_moved}
+        returning = {id(each): remembered[each] for each in fitting}
         few = {id(each): servers for each in fitting if servers and is_about_room_only(each)}
         remembered.change(went=fitting)
         others.update((id(each), each) for each in fitting)
@@ -183,31 +175,6 @@ class UnschedulableCache:
         is_same = snapshot.servers.names == self._names and snapshot.resources == self._resources
         return is_same and rule is self._remembered.rule
 
-    def _find_heirs(
-        self, came: Iterable[TaskClass], went: Iterable[TaskClass], servers: ServerTable, room: Room
-    ) -> dict[TaskClass, Wait]:
-        """Return the waits of those that came and fit nowhere, by the class that did and in whose place they stand.
-
-        went: remembered classes.
-        """
-        old = {id(task_class.tasks): task_class for task_class in went}
-        most: dict[tuple[int, int, DomainRules | None], Sequence[float] | None] = {}
-        heirs: dict[TaskClass, Wait] = {}
-        for task_class in came if old else ():
-            former = old.get(id(task_class.tasks))
-            if former is None or not _is_elsewhere_only(former, task_class):
-                continue
-            before, after = former.placement, task_class.placement
-            key = id(before), id(after), task_class.rules
-            if key not in most:
-                opened_k = after.eligible_k & servers.accepting_k & (~before.eligible_k | _find_unlimited(task_class))
-                most[key] = room.left_rk[:, opened_k].max(axis=1).tolist() if opened_k.any() else None
-            most_r = most[key]
-            if most_r is None or any(map(gt, task_class.demand_r, most_r)):
-                wait = self._remembered[former]
-                heirs[former] = replace(wait, task_class=task_class)
-        return heirs
-
     def _find_grown(self, servers: ServerTable, room: Room) -> IndexArray:
         """Return the servers on which something may fit that did not."""
         grown_k = (room.left_rk > self._left_rk).any(axis=0) | ~self._accepting_k
@@ -215,6 +182,25 @@ class UnschedulableCache:
             if not keys <= room.taken_keys.get(server, frozenset()):
                 grown_k[server] = True
         return np.flatnonzero(grown_k & servers.accepting_k)
+
+
+def _find_still_stuck(
+    came: Iterable[TaskClass], went: Iterable[TaskClass], servers: ServerTable, grown: IndexArray, room: Room
+) -> Iterator[int]:
+    """Yield those that came, by identity, that fit nowhere: neither did the class in whose place they stand.
+
+    went: remembered classes. grown: the servers on which something may fit that did not.
+    """
+    old = {id(task_class.tasks): task_class for task_class in went}
+    for task_class in came if old else ():
+        former = old.get(id(task_class.tasks))
+        if former is not None and _is_elsewhere_only(former, task_class):
+            opened_k = ~former.placement.eligible_k | _find_unlimited(task_class)
+            opened_k[grown] = True
+            opened_k &= task_class.placement.eligible_k & servers.accepting_k
+            most_r = room.left_rk[:, opened_k].max(axis=1, initial=-1.0)
+            if any(map(gt, task_class.demand_r, most_r.tolist())):
+                yield id(task_class)
 
 
 def _list_limits(task_class: TaskClass) -> list[LimitRule]:

@@ -54,17 +54,17 @@ def explain_waits(
     waits = [
         Wait(queue.task_class, queue.first, queue.waiting, (), blocked=queue.task_class.blocked) for queue in blocked
     ]
-    waits.extend(explain_stuck(queue, queue.progress, refusals, rivals) for queue in stuck)
+    waits.extend(_explain_stuck(queue, refusals, rivals) for queue in stuck)
     return waits
 
 
-def explain_stuck(stuck: ClassQueue | Wait, progress: Progress, refusals: Refusals, rivals: Rivals | None) -> Wait:
-    """Return the wait of a class that fits nowhere, as it is to be explained now. progress: of its tenant."""
-    task_class = stuck.task_class
-    reason = rivals.find_reason(progress, task_class) if rivals is not None else None
+def _explain_stuck(queue: ClassQueue, refusals: Refusals, rivals: Rivals | None) -> Wait:
+    """Return the wait of a class that fits nowhere."""
+    task_class = queue.task_class
+    reason = rivals.find_reason(queue.progress, task_class) if rivals is not None else None
     rejections = refusals.compute_rejections(task_class)
     is_too_large = refusals.reaches.is_too_large(task_class)
-    return Wait(task_class, stuck.first, stuck.waiting, rejections, fairness=reason, is_too_large=is_too_large)
+    return Wait(task_class, queue.first, queue.waiting, rejections, fairness=reason, is_too_large=is_too_large)
 
 
 class Refusals:
