@@ -48,6 +48,8 @@ NOT_DECIDED = f"{NOT_ITS_TURN}: fairbind has not decided that it fits"
 OTHER_CLASS = "the policy decided another server class for the pod"
 NO_ROOM = "its free capacity is kept for other pods that have their turn"
 NOT_USED = "fairbind places no such pods on this node"
+OWN_REASONS = (NOT_ITS_TURN, UNKNOWN, OTHER_SCHEDULER, BEING_BOUND, OTHER_CLASS, NO_ROOM, NOT_USED)
+"""Words of every refusal of ours. kube-scheduler repeats them, and says by them that it would have placed the pod."""
 
 Shares = Mapping[str, tuple[float, float | None]]
 """For each tenant its dominant share and its fair share, None when that is not known."""

@@ -8,7 +8,10 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from cluster.builders import Json, make_node, make_pod
+from fairbind.cluster.extender import OWN_REASONS
 from fairbind.cluster.pacing_events import BindResult
 from fairbind.kube.operator.extender import ExtenderSettings
 from fairbind.kube.writers.nudge import TURN_CONDITION
@@ -197,6 +200,29 @@ async def test_a_pod_that_is_not_placed_in_time_loses_its_turn_and_gets_another(
         scene.server.delete("pods", "other/p0")
         scheduler.refuses.clear()
         await scene.pass_until_bound("team/p0")
+
+
+@pytest.mark.parametrize(
+    ("reason", "turns"), [*((reason, 6) for reason in OWN_REASONS), ("Insufficient cpu", 1), ("node(s) had taints", 1)]
+)
+@in_virtual_time
+async def test_a_refusal_of_ours_that_kube_scheduler_repeats_leaves_a_tenant_its_part_of_the_turns(
+    reason: str, turns: int
+) -> None:
+    """Of eight turns one tenant has six, and one once kube-scheduler refused a pod of it."""
+    async with playing(extender=ExtenderSettings(frozenset({OTHER}), most=8)) as scene:
+        scene.server.put("nodes", make_node("n1", allocatable={"cpu": "99", "memory": "99Gi", "pods": "110"}))
+        scene.server.put("pods", make_asking("p0"))
+        await scene.pass_until_leading()
+        await scene.pass_until(lambda: find_nudged(scene))
+        message = f"0/2 nodes are available: 2 {reason}."
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        scene.server.change("pods", "team/p0", lambda pod: pod["status"]["conditions"].append(condition))
+        events = scene.server.kinds["events"].objects.values()
+        await scene.pass_until(lambda: any(event["reason"] == "NotPlacedInTime" for event in events), patience=20.0)
+        scene.server.put("pods", *(make_asking(f"q{n}") for n in range(20)))
+        await asyncio.sleep(2.0)
+        assert len(find_nudged(scene) - {"team/p0"}) == turns
 
 
 @in_virtual_time

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import msgspec
 
 from fairbind.cluster.cache.cache import ClusterCache
-from fairbind.cluster.extender import NOT_ITS_TURN, UNKNOWN, Extender, Shares
+from fairbind.cluster.extender import OWN_REASONS, Extender, Shares
 from fairbind.cluster.extender_turns import ExtenderTurns, Turn
 from fairbind.cluster.objects.extender_wire import (
     ErrorResult,
@@ -185,7 +185,7 @@ class ExtenderMode:
     def _give_back(self, uid: str) -> bool:
         """End the turn of a pod whose time is over; return whether kube-scheduler has refused it.
 
-        Of a pod whose message still says that it was not its turn, it has said nothing since.
+        Of a pod whose message repeats a reason of ours, it has said nothing: it found nodes, and fairbind refused them.
         """
         turn = self._turns.find(uid)
         if turn is None or turn.is_fixed:
@@ -201,7 +201,7 @@ class ExtenderMode:
         words = pod.scheduled_message or ""
         note = f"The pod had its turn for {self._settings.timeout_seconds:.0f} s, and its scheduler has not placed it."
         self._recorder.tell(pod.namespace, pod.name, uid, "NotPlacedInTime", f"{note} {words}".rstrip())
-        if words and not any(ours in words for ours in (NOT_ITS_TURN, UNKNOWN)):
+        if words and not any(ours in words for ours in OWN_REASONS):
             return True
         return pod.nominated_node is None and self.rules.turnstile.was_passed(uid)
 
