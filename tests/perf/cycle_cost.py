@@ -32,7 +32,9 @@ from fairbind.cluster.deciding import Decider  # noqa: E402
 from fairbind.cluster.pacing import MAX_OUTSTANDING  # noqa: E402
 from fairbind.cluster.pacing_events import RunCycle  # noqa: E402
 from fairbind.kube.operator.surroundings import freeze_heap  # noqa: E402
-from fairbind.model import Bind  # noqa: E402
+from fairbind.model import Bind, PolicySettings  # noqa: E402
+from fairbind.model.policy import DEFAULT_POLICY  # noqa: E402
+from fairbind.scheduling import POLICIES  # noqa: E402
 from perf.google_servers import GOOGLE_SHAPES  # noqa: E402
 from perf.machine import describe_machine, describe_versions  # noqa: E402
 
@@ -93,9 +95,10 @@ class World:
     _full: whether every CPU is taken; then small pods ask for none.
     """
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Case, policy: str) -> None:
         self._case = case
         self._cluster, self._decider = Cluster(), Decider()
+        self._cluster.cache.set_policy(PolicySettings(policy))
         self._full = case.waiting > 0
         self._number = 0
         self._cluster.add_nodes(*(make_node(f"n{n}", allocatable=each) for n, each in enumerate(case.nodes)))
@@ -173,9 +176,9 @@ class World:
         assert not self.decide()[1]
 
 
-def measure(case: Case, rounds: int) -> Iterator[Row]:
-    """Yield the rows of a case."""
-    world, found = World(case), dict[str, list[tuple[float, float, float]]]()
+def measure(case: Case, rounds: int, policy: str = DEFAULT_POLICY) -> Iterator[Row]:
+    """Yield the rows of a case. policy: decides."""
+    world, found = World(case, policy), dict[str, list[tuple[float, float, float]]]()
     happenings: list[Callable[[], Iterator[tuple[str, tuple[float, float, float]]]]] = [world.have_pod_come]
     happenings += [world.have_large_end] if case.waiting else []
     for happen in happenings:
@@ -193,18 +196,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=200, help="how often each change happens (200)")
     parser.add_argument("--only", type=int, choices=(0, 1, 2), nargs="+", default=(0, 1, 2), help="of the clusters")
+    parser.add_argument("--policy", choices=list(POLICIES), default=DEFAULT_POLICY, help=f"decides ({DEFAULT_POLICY})")
     parser.add_argument("--operator", metavar="PATH", help="the folder of the packages of another version")
     parser.add_argument("--output", type=Path, help="write the numbers here, too")
     options = parser.parse_args(arguments)
     rows, cases = [], list_cases()
     print(f"{'cluster':34} {'change':46} {'snapshot':>8} {'cycle':>8} {'assume':>8} {'all (ms)':>8}")
     for n in options.only:
-        for row in measure(cases[n], options.rounds):
+        for row in measure(cases[n], options.rounds, options.policy):
             rows.append(row)
             figures = (row.snapshot, row.cycle, row.assume, row.all)
             print(f"{row.case:34} {row.change:46} " + " ".join(f"{each:8.3f}" for each in figures), flush=True)
     if options.output:
-        about = {"date": datetime.now(UTC).isoformat(timespec="seconds"), "rounds": options.rounds}
+        about: Json = {"date": datetime.now(UTC).isoformat(timespec="seconds")}
+        about |= {"rounds": options.rounds, "policy": options.policy}
         about |= {"machine": describe_machine(), "versions": describe_versions()}
         text = json.dumps({**about, "rows": [asdict(row) for row in rows]}, indent=1)
         options.output.write_text(text + "\n", encoding="utf-8")

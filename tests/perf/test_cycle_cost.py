@@ -20,8 +20,9 @@ def collector() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("collector")
-def test_every_change_is_measured_in_every_cluster() -> None:
-    rows = [row for case in list_cases(part=0.01) for row in measure(case, rounds=2)]
+@pytest.mark.parametrize("policy", ["best-fit-drfh", "ps-dsf"])
+def test_every_change_is_measured_in_every_cluster(policy: str) -> None:
+    rows = [row for case in list_cases(part=0.01) for row in measure(case, rounds=2, policy=policy)]
 
     assert [row.change for row in rows] == [COMES, ENDS, ALL_FIT, COMES, COMES]
     assert all(row.all > 0.0 for row in rows)
