@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import urllib3
 
-from adversary.stage import ATTACKER
+from adversary.stage import ATTACKER, PLACED
 from e2e.api import ApiError, call_many
 from e2e.objects import make_pod
 from localplane.certificates import Authority
@@ -69,11 +69,17 @@ def with_affinity(**node_affinity: Any) -> Json:
     return make_pod(HUGE, affinity={"nodeAffinity": required})
 
 
-def touch_pod(stage: Stage, pod: Json) -> Callable[[], object]:
-    """Return what changes a pod a little each time: everything about it may be computed anew."""
+def touch_pod(stage: Stage, namespace: str, pod: Json, field: str = "annotations") -> Callable[[], object]:
+    """Return what changes a pod a little each time, so that what was computed of it is stale."""
     numbers = itertools.count()
-    path = f"/api/v1/namespaces/{ATTACKER}/pods/{pod['metadata']['name']}"
-    return lambda: stage.api.patch(path, {"metadata": {"annotations": {"touched": str(next(numbers))}}})
+    path = f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}"
+    return lambda: stage.api.patch(path, {"metadata": {field: {"turn": str(next(numbers))}}})
+
+
+def remove_all(stage: Stage) -> None:
+    """Delete the pods of both of the attacker's namespaces."""
+    for namespace in (ATTACKER, PLACED):
+        stage.remove_pods(namespace)
 
 
 @attack("1", "one pod with 15,000 matchFields terms, changed again and again")
@@ -86,7 +92,7 @@ def many_terms(stage: Stage) -> Iterator[Repeated]:
     ]
     pod = with_affinity(terms=terms)
     stage.make_pods(ATTACKER, [pod])
-    yield touch_pod(stage, pod)
+    yield touch_pod(stage, ATTACKER, pod)
     stage.remove_pods(ATTACKER)
 
 
@@ -96,7 +102,7 @@ def many_values(stage: Stage) -> Iterator[Repeated]:
     values = [f"{number:x}" for number in range(stage.size.of(120_000))]
     pod = with_affinity(terms=[{"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": values}]}])
     stage.make_pods(ATTACKER, [pod])
-    yield touch_pod(stage, pod)
+    yield touch_pod(stage, ATTACKER, pod)
     stage.remove_pods(ATTACKER)
 
 
@@ -114,9 +120,10 @@ def placed_terms(stage: Stage) -> Iterator[Repeated]:
     anti_affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     placed = make_pod(SMALL, nodeName="n00000", affinity=anti_affinity)
     waiting = [make_pod(HUGE, labels={f"k{number}": "c"}) for number in range(stage.size.of(3_000))]
-    stage.make_pods(ATTACKER, [placed, *waiting])
-    yield touch_pod(stage, placed)
-    stage.remove_pods(ATTACKER)
+    stage.make_pods(PLACED, [placed])
+    stage.make_pods(ATTACKER, waiting)
+    yield touch_pod(stage, PLACED, placed)
+    remove_all(stage)
 
 
 @attack("2", "3,000 placed pods with 32 terms each that ask for no value, one of them labelled again and again")
@@ -138,11 +145,9 @@ def placed_terms_without_values(stage: Stage) -> Iterator[Repeated]:
         }
         server = f"n{number % stage.size.nodes:05d}"
         placed.append(make_pod(SMALL, nodeName=server, affinity={"podAntiAffinity": affinity}))
-    stage.make_pods(ATTACKER, placed)
-    numbers = itertools.count()
-    path = f"/api/v1/namespaces/{ATTACKER}/pods/{placed[0]['metadata']['name']}"
-    yield lambda: stage.api.patch(path, {"metadata": {"labels": {"turn": str(next(numbers))}}})
-    stage.remove_pods(ATTACKER)
+    stage.make_pods(PLACED, placed)
+    yield touch_pod(stage, PLACED, placed[0], "labels")
+    remove_all(stage)
 
 
 @attack("3", "5,000 waiting pods that differ in one toleration each")
@@ -176,9 +181,9 @@ def make_daemons(stage: Stage, requests: dict[str, str], *, scheduler_name: str,
 def foreign_daemons(stage: Stage) -> Iterator[Repeated]:
     """A pod of each on each node."""
     for _ in range(5):
-        stage.make_pods(ATTACKER, make_daemons(stage, SMALL, scheduler_name="default-scheduler", placed=True))
+        stage.make_pods(PLACED, make_daemons(stage, SMALL, scheduler_name="default-scheduler", placed=True))
     yield None
-    stage.remove_pods(ATTACKER)
+    remove_all(stage)
 
 
 @attack("5", "a DaemonSet of our own, a pod for each node")
@@ -278,11 +283,10 @@ def many_wishes(stage: Stage) -> Iterator[Repeated]:
         for number in range(stage.size.of(3_000))
     ]
     waiting = [make_counting_pod(f"k{number}") for number in range(stage.size.of(2_000))]
-    stage.make_pods(ATTACKER, [*placed, *waiting])
-    numbers = itertools.count()
-    path = f"/api/v1/namespaces/{ATTACKER}/pods/{placed[0]['metadata']['name']}"
-    yield lambda: stage.api.patch(path, {"metadata": {"labels": {"turn": str(next(numbers))}}})
-    stage.remove_pods(ATTACKER)
+    stage.make_pods(PLACED, placed)
+    stage.make_pods(ATTACKER, waiting)
+    yield touch_pod(stage, PLACED, placed[0], "labels")
+    remove_all(stage)
 
 
 def make_counting_pod(key: str) -> Json:
@@ -298,6 +302,14 @@ def make_counting_pod(key: str) -> Json:
     }
     affinity = {"podAffinity": required, "podAntiAffinity": required}
     return make_pod(HUGE, affinity=affinity, topologySpreadConstraints=[spread])
+
+
+@contextlib.contextmanager
+def ordinary_pods(stage: Stage, count: int) -> Iterator[None]:
+    """Let so many plain pods of the attacker wait: all who have many pods in kube-scheduler's queue cost that much."""
+    stage.make_pods(ATTACKER, [make_pod(HUGE) for _ in range(count)])
+    yield
+    stage.remove_pods(ATTACKER)
 
 
 class _Refuse(http.server.BaseHTTPRequestHandler):

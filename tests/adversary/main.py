@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from adversary.attacks import ATTACKS, Attack, Repeater
+from adversary.attacks import ATTACKS, Attack, Repeater, ordinary_pods, remove_all
 from adversary.report import renew, write_page
-from adversary.stage import ATTACKER, Memory, Size, Stage
+from adversary.stage import Memory, Size, Stage
 from adversary.thefts import THEFTS, Theft, clean_up
 from e2e.api import ApiError
 from e2e.modes import BIND, MODES
@@ -47,6 +47,7 @@ SMALL = Size(nodes=200, tenants=20, probes=25, rounds=2, scale=0.1)
 class Outcome:
     """What became of an attack or a theft. without, during: p99 in seconds from creation to binding of a quiet tenant.
 
+    ordinary: the same beside as many plain pods as the attack has that wait, where that is measured.
     pause: the longest time between two renewals of the lease. memory: the most that the operator had, in MiB.
     """
 
@@ -54,6 +55,7 @@ class Outcome:
     name: str
     without: float | None = None
     during: float | None = None
+    ordinary: float | None = None
     pause: float | None = None
     memory: float | None = None
     figures: dict[str, Any] = field(default_factory=dict)
@@ -163,7 +165,7 @@ def try_attack(stage: Stage, attack: Attack, bearable: float) -> Outcome:
     is_guarded = "--metrics-authentication" in attack.arguments
     stage.install_chart({"metrics": AUTHENTICATED} if is_guarded else None)
     operator = stage.start_operator(*attack.arguments)
-    leases_before, starts = len(stage.judge.leases), stage.starts
+    leases_before, starts, stage.waiting = len(stage.judge.leases), stage.starts, 0
     with Memory(operator.pid) as memory:
         try:
             stage.time_probe()  # connections, caches
@@ -177,9 +179,10 @@ def try_attack(stage: Stage, attack: Attack, bearable: float) -> Outcome:
             outcome.figures |= {"repeated": repeater.done, "refused": repeater.failed}
             is_bearable = outcome.during <= bearable  # then it matters little how long it takes without
             outcome.without = before if is_bearable else max(before, stage.measure())
+            measure_ordinary(stage, outcome, bearable)
         except (ApiError, AssertionError) as error:
             note_error(outcome, error)
-            stage.remove_pods(ATTACKER)
+            remove_all(stage)
     outcome.memory = round(memory.peak, 1)
     outcome.pause = round(stage.find_longest_pause(leases_before), 2)
     outcome.found += find_broken(outcome, bearable)
@@ -189,6 +192,15 @@ def try_attack(stage: Stage, attack: Attack, bearable: float) -> Outcome:
     outcome.found += [f"{other} took the lease" for other in sorted(others)]
     outcome.seconds = round(time.monotonic() - began_at, 1)
     return outcome
+
+
+def measure_ordinary(stage: Stage, outcome: Outcome, bearable: float) -> None:
+    """Time the quiet tenant beside plain pods where it waits too long and pods wait in kube-scheduler's own queue."""
+    if stage.mode == BIND or not stage.waiting or not find_broken(outcome, bearable):
+        return
+    with ordinary_pods(stage, stage.waiting):
+        stage.time_probe()
+        outcome.ordinary = stage.measure()
 
 
 def note_error(outcome: Outcome, error: ApiError | AssertionError) -> None:
@@ -203,9 +215,10 @@ def find_broken(outcome: Outcome, bearable: float = 0.0) -> list[str]:
     """Return what is beyond a bound. bearable: seconds; a quiet tenant's p99 below is never too long."""
     found = []
     if outcome.during is not None and outcome.without is not None:
-        ratio = outcome.during / outcome.without
+        ratio = outcome.during / max(outcome.without, outcome.ordinary or 0.0)
         if ratio > MOST_TIMES_LONGER and outcome.during > bearable:
-            found.append(f"the quiet tenant's p99 is {ratio:.1f} times as long")
+            beside = " as beside ordinary pods" if outcome.ordinary else ""
+            found.append(f"the quiet tenant's p99 is {ratio:.1f} times as long{beside}")
     if outcome.pause is not None and outcome.pause > LEASE_SECONDS:
         found.append(f"the lease was not renewed for {outcome.pause:.1f} s")
     if outcome.memory is not None and outcome.memory > MOST_MEMORY:
@@ -256,6 +269,7 @@ def describe(outcome: Outcome) -> str:
     parts: Sequence[str] = [f"{name} {value}" for name, value in outcome.figures.items()]
     if outcome.during is not None and outcome.without is not None:
         times = f"p99 {outcome.without * 1000:.0f} ms without, {outcome.during * 1000:.0f} ms with"
+        times += f", {outcome.ordinary * 1000:.0f} ms beside ordinary pods" if outcome.ordinary else ""
         parts = [times, f"longest pause {outcome.pause} s", f"{outcome.memory} MiB", *parts]
     verdict = "; ".join(outcome.found) if outcome.found else "held"
     return f"{outcome.row:6} {outcome.name}: {verdict} ({', '.join(parts)}; {outcome.seconds:.0f} s)"

@@ -73,6 +73,8 @@ def make_table(lines: list[Line]) -> str:
     ]
     for line in lines:
         times = [f"{line[name] * 1000:.0f}" if line[name] is not None else "" for name in ("without", "during")]
+        ordinary = line.get("ordinary")
+        times[0] += f"; {ordinary * 1000:.0f} beside ordinary pods" if ordinary else ""
         rest = [f"{line[name]:.1f}" if line[name] is not None else "" for name in ("pause", "memory")]
         figures = (
             ", ".join(f"{name} {value}" for name, value in line["figures"].items()) if line["row"] == "theft" else ""

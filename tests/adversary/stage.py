@@ -18,7 +18,7 @@ import yaml
 from e2e.api import Api, ApiError, call_many
 from e2e.clusters import Cluster
 from e2e.modes import BIND, GATE, LABELS, VALUES, OtherScheduler, TurningApi
-from e2e.objects import TENANTS, make_name, make_pod, make_tenant
+from e2e.objects import SCHEDULER_NAME, TENANTS, make_name, make_pod, make_tenant
 from e2e.operators import Operator, start_operator
 from e2e.sampling import Sampling
 from e2e.turns import wait_gated
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 POOL = "example.com/pool"
 QUIET = "quiet"
 ATTACKER = "attacker"
+PLACED_SUFFIX = "-placed"
+PLACED = ATTACKER + PLACED_SUFFIX
+"""The attacker's second namespace, whose pods do not take part: there he may write pods that are placed."""
 QUIET_NODES = 4
 SERVER = {"cpu": "32", "memory": "128Gi", "ephemeral-storage": "200Gi", "pods": "110"}
 PROBE = {"cpu": "100m", "memory": "64Mi"}
@@ -96,7 +99,10 @@ def compute_p99(seconds: Sequence[float]) -> float:
 
 @dataclass(slots=True)
 class Stage:
-    """A context manager. api: the administrator's view. mode: of the operator; see `modes`."""
+    """A context manager. api: the administrator's view. mode: of the operator; see `modes`.
+
+    waiting: how many pods of the attacker were made that wait for a scheduler.
+    """
 
     tools: Tools
     size: Size
@@ -104,6 +110,7 @@ class Stage:
     mode: str = BIND
     operator: Operator | None = None
     starts: int = 0
+    waiting: int = 0
     plane: NotingPlane = field(init=False)
     cluster: Cluster = field(init=False)
     judge: Judge = field(init=False)
@@ -181,15 +188,24 @@ class Stage:
         ]
         self.plane.add_nodes(servers)
         crowd = [f"crowd-{number:04d}" for number in range(size.tenants)]
-        for name in (QUIET, ATTACKER):
-            self.make_namespace(name)
+        self.make_namespace(QUIET)
+        self.make_namespaces(ATTACKER)
         call_many(crowd, self.make_namespace)
         self.plane.wait_nodes_ready(timeout_seconds=900.0)
         call_many(crowd, lambda name: self.make_pods(name, [make_pod(PROBE)]))
 
-    def make_namespace(self, name: str, *, claimed: bool = True) -> str:
+    def make_namespaces(self, tenant: str) -> tuple[str, str]:
+        """Make a Tenant with two namespaces: whose pods wait their turn, and where the chart lets pods name a node."""
+        waiting, placed = tenant, tenant + PLACED_SUFFIX
+        self.make_namespace(waiting, claimed=False)
+        self.make_namespace(placed, claimed=False, takes_part=False)
+        self.api.post(TENANTS, make_tenant(tenant, namespaces=[waiting, placed]))
+        return waiting, placed
+
+    def make_namespace(self, name: str, *, claimed: bool = True, takes_part: bool = True) -> str:
         """Make a namespace in which pods can be made, and a Tenant of the same name that claims it."""
-        self.api.post("/api/v1/namespaces", {"metadata": {"name": name, "labels": LABELS.get(self.mode, {})}})
+        labels = LABELS.get(self.mode, {}) if takes_part else {}
+        self.api.post("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
         if claimed:
             self.api.post(TENANTS, make_tenant(name, namespaces=[name]))
         account = f"/api/v1/namespaces/{name}/serviceaccounts/default"
@@ -199,6 +215,8 @@ class Stage:
     def make_pods(self, namespace: str, pods: Sequence[Json]) -> None:
         """Create pods on a few connections."""
         path = f"/api/v1/namespaces/{namespace}/pods"
+        if namespace == ATTACKER:
+            self.waiting += sum(pod["spec"]["schedulerName"] == SCHEDULER_NAME for pod in pods)
         call_many(pods, functools.partial(self.api.post, path))
 
     def remove_pods(self, namespace: str) -> None:

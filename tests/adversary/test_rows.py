@@ -17,7 +17,7 @@ from adversary.attacks import ATTACKS
 from adversary.main import Outcome, find_broken, find_output, make_parser, note_error, writes_page
 from adversary.report import make_part, read_lines, renew, write_page
 from adversary.stage import Size, Stage, compute_p99, read_group_memory
-from adversary.thefts import THEFTS, find_unequal
+from adversary.thefts import THEFTS, find_own_conditions, find_unequal
 from e2e.api import ApiError
 from e2e.modes import give_to_kube_scheduler
 from e2e.objects import make_pod
@@ -40,6 +40,8 @@ def test_every_row_and_every_theft_is_there() -> None:
     [
         (Outcome("1", "x", without=0.1, during=0.19, pause=3.0, memory=200.0), None),
         (Outcome("1", "x", without=0.1, during=0.25, pause=3.0, memory=200.0), "2.5 times as long"),
+        (Outcome("1", "x", without=0.1, during=0.5, ordinary=0.3, pause=3.0), None),
+        (Outcome("1", "x", without=0.1, during=0.7, ordinary=0.3, pause=3.0), "2.3 times as long as beside ordinary"),
         (Outcome("1", "x", without=0.1, during=0.1, pause=11.0, memory=200.0), "not renewed for 11.0 s"),
         (Outcome("1", "x", without=0.1, during=0.1, pause=3.0, memory=900.0), "took 900 MiB"),
     ],
@@ -193,6 +195,16 @@ def test_what_the_charts_policies_refuse_holds() -> None:
 
     assert (refused.found, refused.figures) == ([], {"refused by": "an admission policy of the chart"})
     assert broken.found[0].startswith("it could not be judged: ")
+
+
+def test_only_conditions_that_kube_scheduler_did_not_write_are_fairbinds_words() -> None:
+    fields: dict[str, Any] = {"f:status": {"f:conditions": {'k:{"type":"PodScheduled"}': {"f:message": {}}}}}
+    conditions = [{"type": "PodScheduled", "message": "names"}, {"type": "Other"}]
+    pod = {"metadata": {"managedFields": [{"manager": "kube-scheduler", "fieldsV1": fields}]}}
+    of_fairbind = {"metadata": {"managedFields": [{"manager": "fairbind", "fieldsV1": fields}]}}
+
+    assert find_own_conditions({**pod, "status": {"conditions": conditions}}) == conditions[1:]
+    assert find_own_conditions({**of_fairbind, "status": {"conditions": conditions}}) == conditions
 
 
 def test_what_is_tried_again_says_its_day_and_commit(tmp_path: Path) -> None:
