@@ -51,6 +51,7 @@ PENDING = {
     "ineligible": "no node may take it, whatever is free",
     "unsupported": "it asks for something that is not honoured yet",
     "gated": "it has scheduling gates",
+    "placing": "it has its turn and counts in the share, and the other scheduler has not placed it yet",
 }
 RESULTS = {
     "bound": "the pod is on its node",

@@ -25,10 +25,9 @@ import urllib3
 
 from e2e.api import ApiError
 from e2e.checks import View, is_held
-from e2e.modes import BIND, GATE, MODES
+from e2e.modes import BIND, MODES
 from e2e.operators import LEASE
 from e2e.stalls import Stalls
-from e2e.test_admission_gate import find_gates
 from faults.judge import BOUND, OPENED
 from faults.kinds import KINDS, SCHEDULER_KINDS
 from faults.plan import draw
@@ -334,19 +333,12 @@ def find_missing(world: World, probes: dict[str, str], changed: set[str]) -> lis
 
 
 def find_miscounted(world: World, view: View) -> list[str]:
-    """Return the Tenants whose status tells of other pods than there are: the leader sees another cluster.
-
-    In gate mode a pod whose gate is open counts as running from then on, as in its tenant's share, or as pending where
-    another leader opened it.
-    """
+    """Return the Tenants whose status tells of other pods than there are: the leader sees another cluster."""
     found = []
     for name in TENANT_WEIGHTS:
         pods = [pod for pod in view.pods if pod["metadata"]["namespace"] == name]
-        counts = (view.tenants[name].get("status") or {}).get("pods") or {}
-        held, waiting = sum(map(is_held, pods)), [pod for pod in pods if world.is_waiting(pod)]
-        opened = sum(not find_gates(pod) for pod in waiting) if world.mode == GATE else 0
-        running, pending = counts.get("running", -1), counts.get("pending", -1)
-        if running + pending != held + len(waiting) or not held <= running <= held + opened:
+        counts = {"running": sum(map(is_held, pods)), "pending": sum(map(world.is_waiting, pods))}
+        if (view.tenants[name].get("status") or {}).get("pods") != counts:
             found.append(name)
     return found
 

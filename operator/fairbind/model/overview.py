@@ -16,7 +16,8 @@ class TenantOverview:
     """One tenant now.
 
     dominant_share: from 0 to 1. dominant_resource: None while the tenant holds nothing. weighted_share: by its weights.
-    allocated: by resource, base units. pending: waiting pods by the kind of reason (one of `PENDING_REASONS`).
+    allocated: by resource, base units. pending: waiting pods by the kind of reason (one of `PENDING_REASONS`). running,
+    allocated: without pods that are decided and that another scheduler has not placed; the shares count those too.
     virtual_dominant_shares: by server class, only the few that bind (classes where the tenant holds something).
     oldest_pending: since when the oldest of its pods waits that could be placed, seconds since the epoch; None without
     any.
@@ -94,14 +95,15 @@ class ClusterOverview:
     left_out: tuple[str, ...] = ()
 
 
-PENDING_REASONS = ("queued", "insufficient", "ineligible", "unsupported", "gated")
+PENDING_REASONS = ("queued", "insufficient", "ineligible", "unsupported", "gated", "placing")
 """queued: its turn has not come. insufficient: eligible nodes lack room. ineligible: no node may take it.
-unsupported: it asks for something that is not honoured yet. gated: it has scheduling gates.
+unsupported: it asks for something that is not honoured yet. gated: it has scheduling gates. placing: another scheduler
+is to place it, and has not yet; it counts in the share.
 
 Groups of kinds on purpose: a metric with every kind would have nearly five times as many series for each tenant, and
 each group asks for another answer. The kind itself is in the pod's condition and event.
 """
-QUEUED, INSUFFICIENT, INELIGIBLE, UNSUPPORTED, GATED = PENDING_REASONS
+QUEUED, INSUFFICIENT, INELIGIBLE, UNSUPPORTED, GATED, PLACING = PENDING_REASONS
 
 PENDING_REASON_OF: Mapping[RejectionKind, str] = {
     RejectionKind.INSUFFICIENT: INSUFFICIENT,

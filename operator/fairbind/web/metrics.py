@@ -124,7 +124,7 @@ TENANT_METRICS = (
         "fairbind_tenant_pending_pods",
         "gauge",
         ("tenant", "reason"),
-        "Pods of the tenant that wait for this scheduler, by the kind of reason.",
+        "Pods of the tenant that wait for a node, by the kind of reason.",
     ),
 )
 

@@ -187,3 +187,53 @@ def test_volumes_are_left_to_the_other_scheduler(world: World) -> None:
     world.add_pods(make_gated(volumes=[volume]))
     assert world.get_class("uid-p").blocked is not None, "a claim that is not there"
     assert world.cache.queries.find_plan("uid-p") is None
+
+
+def count_shown(world: World) -> tuple[int, dict[str, int], float, float]:
+    """What the overview says of the tenant: running, pending, allocated cores, dominant share."""
+    (tenant,) = world.cache.queries.build_overview().tenants
+    return tenant.running, dict(tenant.pending), tenant.allocated.get("cpu", 0.0), tenant.dominant_share
+
+
+def find_cluster_cores(world: World) -> float:
+    return world.cache.queries.build_overview().allocated["cpu"]
+
+
+def test_a_pod_runs_once_the_other_scheduler_has_placed_it(world: World) -> None:
+    pod, other = make_gated(), make_gated("old")
+    world.add_pods(pod, other)
+    open_gate(other)
+    world.change_pod(other, lambda changed: changed["spec"].update(nodeName="b"))
+    assert count_shown(world) == (1, {"queued": 1}, 1.0, 1 / 8)
+    assert world.cache.assume("uid-p", "a")
+    assert count_shown(world) == (1, {"placing": 1}, 1.0, 2 / 8)
+    world.change_pod(pod, lambda changed: changed["spec"].pop("schedulingGates"))
+    assert count_shown(world) == (1, {"placing": 1}, 1.0, 2 / 8)
+    assert world.cache.give_back("uid-p")
+    assert count_shown(world) == (1, {"placing": 1}, 1.0, 2 / 8), "it has no room, and the share counts it on"
+    assert find_cluster_cores(world) == 1.0
+    world.change_pod(pod, lambda changed: changed["spec"].update(nodeName="a"))
+    assert count_shown(world) == (2, {}, 2.0, 2 / 8)
+    assert find_cluster_cores(world) == 2.0
+
+
+def test_a_pod_that_is_deleted_on_its_way_counts_nowhere(world: World) -> None:
+    pod, other = make_gated(), make_gated("old")
+    world.add_pods(pod, other)
+    assert world.cache.assume("uid-p", "a")
+    world.delete_pod(pod)
+    assert count_shown(world) == (0, {"queued": 1}, 0.0, 0.0)
+
+
+def test_a_pod_with_its_turn_runs_once_the_asking_scheduler_has_placed_it() -> None:
+    cluster = Cluster(asking=frozenset({OTHER}))
+    cluster.add_nodes(make_node("a"))
+    pod = make_gated(gates=())
+    cluster.add_pods(pod)
+    assert cluster.cache.assume("uid-p", "a")
+    (tenant,) = cluster.cache.queries.build_overview().tenants
+    assert (tenant.running, tenant.pending, tenant.allocated) == (0, {"placing": 1}, {})
+    assert tenant.dominant_share == 1 / 4
+    cluster.change_pod(pod, lambda changed: changed["spec"].update(nodeName="a"))
+    (tenant,) = cluster.cache.queries.build_overview().tenants
+    assert (tenant.running, tenant.pending, tenant.allocated["cpu"]) == (1, {}, 1.0)

@@ -48,13 +48,10 @@ from fairbind.scheduling.cycle.task_queues import compute_turn
 
 MAX_CHANGED_QUEUES = 256
 """As many as a cycle may decide. Each costs up to 30 microseconds until it is a class again."""
-
 LOOKS = 4
 """So many times as many queues are looked at, of which some have the right images again."""
-
 MAX_SELECTED = 256
 """Waiting pods that other terms select than before go over to so many queues at a time, for 10 microseconds each."""
-
 SELECTED_LOOKS = 2
 """So many times as many pods are looked at, of which some go over together."""
 
@@ -69,12 +66,11 @@ class Books:
     changed_queues: those that changed since the last snapshot. usage: by tenant. wanted: pods that hold or may be
     placed, the latter as of the last snapshot. nominations: room that is promised to pods that wait. forecast: where
     pods on their way will be. running: pod by pod. above: see `growths`. eligibility, anti_affinity, topology: the
-    filters. turns: whose wishes about other pods are looked at. volumes: the claims of pods. devices: those that pods
-    hold. selected_stale: waiting pods that other terms may select than their queue says, in the order in which they are
-    looked at. images: those of pods and nodes. image_stale: queues of which other images may count, in the order in
-    which they are looked at. servers: the nodes. settings, targets: the policy's. own_nominated: our own unbound pods
-    that say that they are nominated. gated: pods whose only gate is ours. noted_waits: why classes wait, as the last
-    cycle saw it.
+    filters. turns: whose wishes about other pods are looked at. volumes, devices: those of pods. selected_stale: pods
+    that wait and that other terms may select than their queue says, in the order in which they are looked at. images:
+    those of pods and nodes. image_stale: queues of which other images may count, in such an order. servers: the nodes.
+    settings, targets: the policy's. own_nominated: our own unbound pods that say that they are nominated. gated: pods
+    whose only gate is ours. noted_waits: why classes wait, as the last cycle saw it.
     """
 
     def __init__(
@@ -166,6 +162,7 @@ class Books:
         self.own_nominated.discard(uid)
         self.gated.pop(uid, None)
         self.forecast.forget(uid)
+        self.usage.forget_unplaced(uid)
         entry = self.entries.pop(uid, None)
         if entry is None:
             return False
@@ -200,6 +197,7 @@ class Books:
         if isinstance(now, Waiting) and (queue := self.queues.get(now.key)) is not None:
             now = Waiting(queue.key, now.task, now.labels, now.nomination, now.wishes)  # thousands share one key
         before, entry.position = entry.position, now
+        self.usage.note_unplaced(entry.facts, now, self.scheduler_name)
         if entry.facts.scheduler == self.turn_scheduler:
             self.forecast.note(entry)
         if now == before:

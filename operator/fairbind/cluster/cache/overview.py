@@ -1,8 +1,10 @@
 """The overview: shares and counts that people read, made from the cache's books.
 
 Shares are the ones that decide: they count a small default where a request is missing, and their totals are the
-capacities of usable nodes and what is held on others. What is shown as allocated is the requests and the devices
-themselves, on the same nodes; a resource that no node offers is left out, for its name is a pod author's free text.
+capacities of usable nodes and what is held on others. They count a pod from the decision about it on. One that another
+scheduler places counts as running, and as allocated, once it has a node, and as pending before. What is shown as
+allocated is the requests and the devices themselves, on the same nodes; a resource that no node offers is left out, for
+its name is a pod author's free text.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ from math import inf
 
 import numpy as np
 
+from fairbind.cluster.cache.node_books import add_amounts
 from fairbind.cluster.cache.pending import QueueKey, TaskQueue
-from fairbind.cluster.cache.usage import TenantUsage
+from fairbind.cluster.cache.usage import TenantUsage, Unplaced
 from fairbind.cluster.objects.facts import CPU
 from fairbind.cluster.objects.quantity import MILLI
 from fairbind.model import Snapshot, Task, Tenant, Wait, compute_dominant_share, compute_weighted_share
@@ -25,6 +28,7 @@ from fairbind.model.overview import (
     INELIGIBLE,
     OTHER_CLASSES,
     PENDING_REASON_OF,
+    PLACING,
     QUEUED,
     ClusterOverview,
     ServerClassOverview,
@@ -95,6 +99,7 @@ def _find_queue_of_any(tasks: Iterable[Task], find_queue: Callable[[str], QueueK
 def build_overview(
     snapshot: Snapshot,
     usage: Mapping[str, TenantUsage],
+    unplaced: Mapping[str, Unplaced],
     queues: Iterable[TaskQueue],
     reasons: Mapping[QueueKey, str],
     fair_shares: Mapping[str, float] | None = None,
@@ -103,9 +108,9 @@ def build_overview(
 ) -> ClusterOverview:
     """Return the overview of a snapshot and the books that it was made from.
 
-    reasons: what the tasks of each queue count as. fair_shares: by tenant, as of the last exact solve; None when there
-    is none. unclaimed_kr: devices that no pod holds, shape (K, R), or None. counted_kr: what of each server is in the
-    totals; None: what usable ones have.
+    unplaced: by tenant, what usage has of pods that are on no node. reasons: what the tasks of each queue count as.
+    fair_shares: by tenant, as of the last exact solve; None when there is none. unclaimed_kr: devices that no pod
+    holds, shape (K, R), or None. counted_kr: what of each server is in the totals; None: what usable ones have.
     """
     pending: dict[str, Counter[str]] = {name: Counter() for name in usage}
     oldest: dict[str, float] = {}
@@ -117,13 +122,15 @@ def build_overview(
     virtual = _compute_virtual_shares(snapshot, usage)
     tenants = []
     for tenant in snapshot.tenants:
-        tenant_usage = usage[tenant.name]
+        tenant_usage, its_unplaced = usage[tenant.name], unplaced.get(tenant.name, Unplaced())
+        pending[tenant.name][PLACING] += its_unplaced.pods
         pending[tenant.name][QUEUED] += tenant_usage.postponed
         pending[tenant.name][GATED] += tenant_usage.gated
         tenants.append(
             _describe_tenant(
                 tenant,
                 tenant_usage,
+                its_unplaced,
                 snapshot,
                 pending[tenant.name],
                 virtual[tenant.name],
@@ -133,7 +140,8 @@ def build_overview(
     if fair_shares is not None:
         tenants = [replace(tenant, fair_share=fair_shares.get(tenant.name)) for tenant in tenants]
     allocated = {
-        resource: sum(tenant_usage.real.get(resource, 0) for tenant_usage in usage.values())
+        resource: sum(each.real.get(resource, 0) for each in usage.values())
+        - sum(each.real.get(resource, 0) for each in unplaced.values())
         for resource in snapshot.resources
     }
     return ClusterOverview(
@@ -201,20 +209,23 @@ def _to_people(amounts: Mapping[str, float]) -> dict[str, float]:
 def _describe_tenant(
     tenant: Tenant,
     tenant_usage: TenantUsage,
+    unplaced: Unplaced,
     snapshot: Snapshot,
     pending: Mapping[str, int],
     virtual: Mapping[str, float],
     oldest_pending: float | None,
 ) -> TenantOverview:
     share, dominant = compute_dominant_share(tenant.allocated_r, snapshot.total_r, snapshot.counts_r)
+    allocated = dict(tenant_usage.real)
+    add_amounts(allocated, unplaced.real.items(), -1)
     return TenantOverview(
         name=tenant.name,
         weight=float(tenant.weight),
         dominant_share=min(share, 1.0),
         dominant_resource=None if dominant is None else snapshot.resources[dominant],
         weighted_share=compute_weighted_share(tenant.allocated_r, _compute_denominators(tenant, snapshot)),
-        allocated=_to_people({r: tenant_usage.real[r] for r in snapshot.resources if r in tenant_usage.real}),
-        running=tenant_usage.running,
+        allocated=_to_people({r: allocated[r] for r in snapshot.resources if r in allocated}),
+        running=tenant_usage.running - unplaced.pods,
         pending={reason: count for reason, count in pending.items() if count},
         virtual_dominant_shares=virtual,
         backlogged=oldest_pending is not None,

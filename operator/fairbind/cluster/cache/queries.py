@@ -232,6 +232,7 @@ class Queries:
         overview = build_overview(
             snapshot,
             self._books.usage.by_name,
+            self._books.usage.sum_unplaced(),
             queues,
             self._reasons[2],
             fair_shares,

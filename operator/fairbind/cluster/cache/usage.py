@@ -15,8 +15,9 @@ from functools import lru_cache
 from fairbind.cluster.cache.holdings import FindPlacement, HeldKind, build_holdings, find_tenants_part
 from fairbind.cluster.cache.node_books import Axes, add_amounts
 from fairbind.cluster.cache.pending import compute_vector
+from fairbind.cluster.cache.pods import Held, Opened, Position
 from fairbind.cluster.cache.slots import WantedPods
-from fairbind.cluster.objects.facts import Amounts, Constraints
+from fairbind.cluster.objects.facts import Amounts, Constraints, PodFacts
 from fairbind.cluster.tenancy.tenants import TenantSpec
 from fairbind.model import Placement, Tenant
 
@@ -58,6 +59,14 @@ class TenantUsage:
         return self.running == self.waiting == self.gated == self.postponed == 0
 
 
+@dataclass(slots=True)
+class Unplaced:
+    """What a tenant's book has of pods that another scheduler will place: they count in its share, and do not run."""
+
+    pods: int = 0
+    real: dict[str, int] = field(default_factory=dict)
+
+
 class Usage:
     """All books.
 
@@ -65,9 +74,10 @@ class Usage:
     it is in no share and no total until its node counts (`set_counting`).
 
     active_weight: the weights of all tenants that have pods that run or wait.
-    _counting: the nodes that count. _tenants: what was built last, by name. _places: where each of them stands in it.
-    _changed: whose tenants are out of date. _is_list_changed: whether a book came or went since. _detailed: what
-    `build_detailed_tenants` built last, of tenants that have not changed since, and of what.
+    _counting: the nodes that count. _unplaced: pods of other schedulers on no node. _tenants: what was built last, by
+    name. _places: where each of them stands in it. _changed: whose tenants are out of date. _is_list_changed: whether a
+    book came or went since. _detailed: what `build_detailed_tenants` built last, of tenants that have not changed
+    since, and of what.
     """
 
     def __init__(self, wanted: WantedPods) -> None:
@@ -76,6 +86,7 @@ class Usage:
         self.by_name: dict[str, TenantUsage] = {}
         self.active_weight = _ZERO
         self._counting: set[str] = set()
+        self._unplaced: dict[str, Held | Opened] = {}
         self._made_for: tuple[Axes, bool] = (), False
         self._specs: Mapping[str, TenantSpec] = {}
         self._tenants: tuple[Tenant, ...] = ()
@@ -92,6 +103,30 @@ class Usage:
         if node is None or node in self._counting:
             self._count(tenant_usage, node, kind, sign)
         self._follow_pods(tenant_usage)
+
+    def note_unplaced(self, facts: PodFacts, position: Position | None, scheduler_name: str) -> None:
+        """Follow a pod that was moved in the books. scheduler_name: whose pods run from the decision on."""
+        is_held = isinstance(position, Opened) or (isinstance(position, Held) and position.tenant is not None)
+        if is_held and facts.node is None and facts.scheduler != scheduler_name:
+            assert isinstance(position, Held | Opened)
+            self._unplaced[facts.uid] = position
+        else:
+            self._unplaced.pop(facts.uid, None)
+
+    def forget_unplaced(self, uid: str) -> None:
+        """Take a pod that is gone."""
+        self._unplaced.pop(uid, None)
+
+    def sum_unplaced(self) -> dict[str, Unplaced]:
+        """Return by tenant what its book has of pods that are on no node."""
+        sums: dict[str, Unplaced] = {}
+        for position in self._unplaced.values():
+            assert position.tenant is not None
+            known = sums.setdefault(position.tenant, Unplaced())
+            known.pods += 1
+            if isinstance(position, Opened) or position.node in self._counting:
+                add_amounts(known.real, position.demand.held)
+        return sums
 
     def set_counting(self, node: str, pods: Iterable[tuple[str, HeldKind]], *, counts: bool) -> None:
         """Take whether what is held on a node counts. pods: the tenants' pods there."""
