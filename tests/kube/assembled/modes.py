@@ -17,6 +17,7 @@ from kube.assembled.test_gates import OTHER, make_gated
 
 MODES = ("bind", "gate", "extender")
 NODES = 4
+MOST_SCALE_UPS = 3
 ROOM = {"cpu": "1000", "memory": "999Gi", "pods": "5000"}
 
 
@@ -29,17 +30,28 @@ def make_waiting(mode: str, name: str, namespace: str, **spec: Any) -> Json:
     return make(name, namespace=namespace, **spec)
 
 
+def _is_silent_about(key: str) -> bool:
+    return key.startswith("team/s")
+
+
 @contextlib.asynccontextmanager
 async def living(mode: str) -> AsyncIterator[Scene]:
-    """A scene with room for thousands of pods, a leader, and in gate and extender mode the other scheduler."""
-    gates = GateSettings(OTHER) if mode == "gate" else None
+    """A scene with room for thousands of pods, a leader, and in gate and extender mode the other scheduler.
+
+    That one says nothing about pods of team whose names begin with an s.
+    """
+    gates = GateSettings(OTHER, most_scale_ups=MOST_SCALE_UPS) if mode == "gate" else None
     async with playing(solves=False, gates=gates, extender=SETTINGS if mode == "extender" else None) as scene:
         nodes = (f"n{n}" for n in range(NODES))
         scene.server.put("nodes", *(make_node(name, allocatable=ROOM, labels={HOSTNAME: name}) for name in nodes))
         await scene.pass_until_leading()
         running = None
         if mode != "bind":
-            other = OtherScheduler(scene, per_second=100.0, latency_seconds=0.05) if gates else KubeScheduler(scene)
+            other = (
+                OtherScheduler(scene, per_second=100.0, latency_seconds=0.05, ignores=_is_silent_about)
+                if gates
+                else KubeScheduler(scene, ignores=_is_silent_about)
+            )
             running = asyncio.get_running_loop().create_task(other.run())
         try:
             yield scene

@@ -23,8 +23,8 @@ class OtherScheduler:
     """Places pods in the order in which their gates were opened, each on the node with most cores left.
 
     per_second: how many pods it looks at. latency_seconds: after which it sees an open gate. refuses: whether it never
-    places the pod with this key on that node. It keeps its own account of the nodes' room, so nothing else may place or
-    remove pods.
+    places the pod with this key on that node. ignores: whether it says nothing about the pod with this key. It keeps
+    its own account of the nodes' room, so nothing else may place or remove pods.
     """
 
     def __init__(
@@ -34,11 +34,13 @@ class OtherScheduler:
         per_second: float,
         latency_seconds: float,
         refuses: Callable[[str, str], bool] = lambda _key, _node: False,
+        ignores: Callable[[str], bool] = lambda _key: False,
     ) -> None:
         self._server = scene.server
         self._per_second = per_second
         self._latency_seconds = latency_seconds
         self._refuses = refuses
+        self._ignores = ignores
         self._queue: list[str] = []
         self._seen = 0
         self._keys: dict[str, str] = {}
@@ -74,6 +76,8 @@ class OtherScheduler:
         return self._keys[uid]
 
     def _schedule(self, key: str) -> None:
+        if self._ignores(key):
+            return
         pod = self._server.get("pods", key)
         demand = self._server.find_demand(pod)
         fitting = [node for node in self._free if _fits(demand, self._free[node]) and self._allows(key, pod, node)]

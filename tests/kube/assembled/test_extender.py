@@ -19,7 +19,7 @@ from kube.assembled.faults import LEASES, delay, ignore, lose_answer, refuse
 from kube.assembled.replicas import Replica, Scene, in_virtual_time, playing
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
 OTHER = "default-scheduler"
 SETTINGS = ExtenderSettings(frozenset({OTHER}))
@@ -54,11 +54,13 @@ async def ask(replica: Replica, verb: str, **args: Any) -> tuple[int, Any]:
 class KubeScheduler:
     """Looks at a pod when it is new and after each change of that pod, and at no other time, as its worst.
 
-    refuses: pods that its own filters refuse. reasons: what extenders said last, by pod. failed: bindings that failed.
+    refuses: pods that its own filters refuse. ignores: whether it never asks for the pod with this key. reasons: what
+    extenders said last, by pod. failed: bindings that failed.
     """
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: Scene, *, ignores: Callable[[str], bool] = lambda _key: False) -> None:
         self._scene = scene
+        self._ignores = ignores
         self._seen: dict[str, str] = {}
         self._assumed: dict[str, str] = {}
         self._binding: set[asyncio.Task[None]] = set()
@@ -73,7 +75,7 @@ class KubeScheduler:
                 version = pod["metadata"]["resourceVersion"]
                 if pod["spec"].get("nodeName") or pod["spec"]["schedulerName"] != OTHER or key in self._assumed:
                     continue
-                if self._seen.get(key) != version:
+                if self._seen.get(key) != version and not self._ignores(key):
                     await self._schedule(key, pod, version)
 
     def _find_nodes(self, pod: Json) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cluster.builders import Json, make_namespace, make_node, make_pod
+from cluster.builders import make_namespace, make_node, make_pod
 from kube.assembled.other_scheduler import OtherScheduler
 from kube.assembled.replicas import Scene, in_virtual_time, judging, playing
 from kube.assembled.test_extender import SETTINGS, KubeScheduler, make_asking
@@ -18,22 +18,9 @@ SECONDS = 60
 NODE = {"cpu": "64", "memory": "256Gi", "pods": "110"}
 
 
-class SilentAbout(OtherScheduler):
-    """Says nothing about the greedy tenant's pods, as kube-scheduler about pods that it keeps out of its queue."""
-
-    def _schedule(self, key: str) -> None:
-        if not key.startswith("greedy/bad"):
-            super()._schedule(key)
-
-
-class SilentAsking(KubeScheduler):
-    """The same in extender mode: it never asks for them."""
-
-    async def _schedule(self, key: str, pod: Json, version: str) -> None:
-        if key.startswith("greedy/"):
-            self._seen[key] = version
-        else:
-            await super()._schedule(key, pod, version)
+def is_bad(key: str) -> bool:
+    """Whether kube-scheduler says nothing about a pod, as about those that it keeps out of its queue."""
+    return key.startswith("greedy/bad")
 
 
 def prepare(scene: Scene, backlog: int, *, asks: bool) -> None:
@@ -64,7 +51,11 @@ async def measure(backlog: int, *, asks: bool) -> dict[str, float]:
         prepare(scene, backlog, asks=asks)
         scene.start()
         await scene.pass_until_leading()
-        scheduler = SilentAsking(scene) if asks else SilentAbout(scene, per_second=100.0, latency_seconds=0.2)
+        scheduler = (
+            KubeScheduler(scene, ignores=is_bad)
+            if asks
+            else OtherScheduler(scene, per_second=100.0, latency_seconds=0.2, ignores=is_bad)
+        )
         running = asyncio.get_running_loop().create_task(scheduler.run())
         await asyncio.sleep(2.0)
         born: dict[str, float] = {}
