@@ -4,7 +4,8 @@ An admission webhook can refuse or delay the bindings of one namespace only. Wit
 places: its tenant gets nothing, so it is always the next in the order. The rules:
 
 * A binding that failed once or takes long is **stalled**. It leaves its place to others until it ends, as long as no
-  more than `MAX_STALLED` do.
+  more than `MAX_STALLED` do, and of one tenant no more than `MAX_STALLED_OF_TENANT`. A tenant with as many, in however
+  many namespaces, begins and sends none while it does worse than other tenants.
 * A namespace with `FAILURES_IN_A_ROW` failed attempts and no success in between has `PROBES` bindings under way at
   most. One with `MAX_STALLED_IN_NAMESPACE` stalled bindings begins none.
 * A namespace is **slow** from a binding that takes long on. Its places are few, `PLACES_WHEN_SLOW`, and one more after
@@ -24,13 +25,17 @@ places: its tenant gets nothing, so it is always the next in the order. The rule
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from math import inf
+from typing import NamedTuple
 
 FAILURES_IN_A_ROW = 8
 PROBES = 4
 MAX_STALLED_IN_NAMESPACE = 32
 MAX_STALLED = 256
+MAX_STALLED_OF_TENANT = 128
+"""As many as the binder has in flight: all that a tenant begins at once may stall and leave their places."""
 PLACES_WHEN_SLOW = 16
 """An eighth of what the binder has in flight: so much of its rate a slow namespace costs the others at most."""
 FIRST_HOLD_SECONDS = 1.0
@@ -48,13 +53,44 @@ MAX_REMEMBERED = 10_000
 """Namespaces without bindings that are known to fail or to be slow, at most."""
 
 
+class _Place(NamedTuple):
+    """The namespace of a binding, as one of its tenant."""
+
+    tenant: str
+    namespace: str
+
+
+@dataclass(slots=True)
+class _Attempts:
+    """The last attempts of a namespace or a tenant: about how many there were, and how many of them went well."""
+
+    tried: float = 0.0
+    went_well: float = 0.0
+
+    def note(self, *, is_well: bool) -> None:
+        """Note one more; older ones count for less and less."""
+        if self.tried >= RECENT_OF_ONE:
+            self.tried, self.went_well = self.tried / 2, self.went_well / 2
+        self.tried += 1.0
+        self.went_well += is_well
+
+
+@dataclass(slots=True)
+class _Tenant:
+    """bindings: those that have begun and not ended, in all namespaces. stalled: how many of them are."""
+
+    bindings: int = 0
+    stalled: int = 0
+    attempts: _Attempts = field(default_factory=_Attempts)
+
+
 @dataclass(slots=True)
 class _Namespace:
     """under_way, stalled, awaiting: its bindings. failures: in a row. withheld: UIDs, in the order of decisions.
 
     places: how many bindings that are not stalled it may have under way; `RELEASED_AT_ONCE`: as many as it likes.
     hold_seconds: of the next hold. release_at: when withheld pods return. unanswered: releases since a binding began.
-    tried, went_well: its last attempts. Bindings that await claims are not under way.
+    Bindings that await claims are not under way.
     """
 
     under_way: int = 0
@@ -66,8 +102,7 @@ class _Namespace:
     hold_seconds: float = FIRST_HOLD_SECONDS
     release_at: float = inf
     unanswered: int = 0
-    tried: float = 0.0
-    went_well: float = 0.0
+    attempts: _Attempts = field(default_factory=_Attempts)
 
     @property
     def is_failing(self) -> bool:
@@ -90,7 +125,7 @@ class _Namespace:
 
 
 class Outcomes:
-    """How the last attempts of all namespaces went.
+    """How the last attempts of all namespaces, or of all tenants, went.
 
     >>> outcomes = Outcomes()
     >>> for n in range(20):
@@ -100,30 +135,30 @@ class Outcomes:
     """
 
     def __init__(self) -> None:
-        self._recent: deque[tuple[str, bool]] = deque()
-        self._tried: Counter[str] = Counter()
-        self._went_well: Counter[str] = Counter()
+        self._recent: deque[tuple[Hashable, bool]] = deque()
+        self._tried: Counter[Hashable] = Counter()
+        self._went_well: Counter[Hashable] = Counter()
 
-    def note(self, namespace: str, *, is_well: bool) -> None:
+    def note(self, name: Hashable, *, is_well: bool) -> None:
         """Note that an attempt went well, or failed or takes long."""
-        self._count((namespace, is_well), 1)
-        self._recent.append((namespace, is_well))
+        self._count((name, is_well), 1)
+        self._recent.append((name, is_well))
         if len(self._recent) > RECENT:
             self._count(self._recent.popleft(), -1)
 
-    def _count(self, outcome: tuple[str, bool], change: int) -> None:
-        namespace, is_well = outcome
-        self._tried[namespace] += change
-        self._went_well[namespace] += change * is_well
-        if not self._tried[namespace]:
-            del self._tried[namespace], self._went_well[namespace]
+    def _count(self, outcome: tuple[Hashable, bool], change: int) -> None:
+        name, is_well = outcome
+        self._tried[name] += change
+        self._went_well[name] += change * is_well
+        if not self._tried[name]:
+            del self._tried[name], self._went_well[name]
 
-    def is_worse(self, namespace: str, tried: float, went_well: float) -> bool:
-        """Whether a namespace does clearly worse than others. tried, went_well: its own last attempts."""
-        tried_of_others = len(self._recent) - self._tried[namespace]
+    def is_worse(self, name: Hashable, tried: float, went_well: float) -> bool:
+        """Tell whether one does clearly worse than the others. tried, went_well: its own last attempts."""
+        tried_of_others = len(self._recent) - self._tried[name]
         if tried_of_others < FEWEST_OF_OTHERS:
             return True
-        well_of_others = self._went_well.total() - self._went_well[namespace]
+        well_of_others = self._went_well.total() - self._went_well[name]
         return WORSE * (went_well + 1.0) * tried_of_others <= tried * well_of_others
 
 
@@ -132,89 +167,106 @@ class BindLimits:
 
     def __init__(self) -> None:
         self._outcomes = Outcomes()
-        self._namespaces: dict[str, _Namespace] = {}
-        self._under_way: dict[str, str] = {}
+        self._outcomes_of_tenants = Outcomes()
+        self._namespaces: dict[_Place, _Namespace] = {}
+        self._tenants: dict[str, _Tenant] = {}
+        self._under_way: dict[str, _Place] = {}
         self._stalled: set[str] = set()
         self._awaiting: set[str] = set()
 
-    def begin(self, uid: str, namespace: str, now: float) -> bool:
+    def begin(self, uid: str, tenant: str, namespace: str, now: float) -> bool:
         """Let the binding of a decided pod begin; False: it is withheld until `release` returns it."""
-        known = self._namespaces.setdefault(namespace, _Namespace())
-        if not self._find_free(namespace, known):
+        place = _Place(tenant, namespace)
+        known = self._namespaces.setdefault(place, _Namespace())
+        if not self._find_free(place, known):
             known.withheld.append(uid)
             if known.release_at == inf:
                 known.release_at = now + known.hold_seconds
             return False
         known.under_way += 1
         known.unanswered = 0
-        self._under_way[uid] = namespace
+        self._tenants.setdefault(tenant, _Tenant()).bindings += 1
+        self._under_way[uid] = place
         return True
 
     def stall(self, uid: str, *, failed: bool) -> bool:
         """Note that a binding failed once or takes long; True when it leaves its place now."""
-        namespace = self._under_way.get(uid)
-        if namespace is None:
+        place = self._under_way.get(uid)
+        if place is None:
             return False
-        known = self._namespaces[namespace]
-        self._note_outcome(namespace, known, is_well=False)
+        known = self._namespaces[place]
+        self._note_outcome(place, known, is_well=False)
         known.failures += failed
         if not failed:
             known.places = PLACES_WHEN_SLOW
-        if uid in self._stalled or len(self._stalled) >= MAX_STALLED:
+        tenant = self._tenants[place.tenant]
+        is_full = len(self._stalled) >= MAX_STALLED or tenant.stalled >= MAX_STALLED_OF_TENANT
+        if uid in self._stalled or is_full:
             return False
         self._stalled.add(uid)
         known.stalled += 1
+        tenant.stalled += 1
         return True
 
     def follow_claims(self, uid: str, *, awaits: bool) -> int:
         """Note that a binding waits for claims, or not any more; return how many places more are taken, 1, 0 or -1."""
-        namespace = self._under_way.get(uid)
-        if namespace is None or uid in self._stalled or awaits == (uid in self._awaiting):
+        place = self._under_way.get(uid)
+        if place is None or uid in self._stalled or awaits == (uid in self._awaiting):
             return 0
         self._awaiting.symmetric_difference_update({uid})
-        change, known = -1 if awaits else 1, self._namespaces[namespace]
+        change, known = -1 if awaits else 1, self._namespaces[place]
         known.under_way += change
         known.awaiting -= change
         return change
 
     def may_send(self, uid: str) -> bool:
         """Tell whether a binding that has begun and was not sent yet may be sent; if not, it ends as not sent."""
-        namespace = self._under_way.get(uid)
-        if namespace is None or uid in self._stalled:
+        place = self._under_way.get(uid)
+        if place is None or uid in self._stalled:
             return True
-        known = self._namespaces[namespace]
+        if self._is_tenant_full(place.tenant):
+            return False
+        known = self._namespaces[place]
         places = known.places if known.stalled < MAX_STALLED_IN_NAMESPACE else 0
         is_few = not known.is_slow or known.under_way - known.stalled <= places
-        return is_few or not self._is_limited(namespace, known)
+        return is_few or not self._is_limited(place, known)
 
     def end(self, uid: str, now: float, *, bound: bool = False, failed: bool = False) -> bool:
         """Note that a binding is over, or does not begin after all; True when it still had its place."""
         was_awaiting = self.follow_claims(uid, awaits=False) > 0
-        namespace = self._under_way.pop(uid, None)
-        if namespace is None:
+        place = self._under_way.pop(uid, None)
+        if place is None:
             return True
-        known = self._namespaces[namespace]
+        known = self._namespaces[place]
         known.under_way -= 1
         had_place = uid not in self._stalled
         if not had_place:
             self._stalled.discard(uid)
             known.stalled -= 1
+            self._tenants[place.tenant].stalled -= 1
         known.failures = 0 if bound else known.failures + failed
         if bound:
             if had_place:
-                self._note_outcome(namespace, known, is_well=True)
+                self._note_outcome(place, known, is_well=True)
             known.places = min(known.places + had_place, RELEASED_AT_ONCE)
             known.hold_seconds = FIRST_HOLD_SECONDS
             if known.withheld:
                 known.release_at = min(known.release_at, now)
         if not (known.under_way or known.awaiting or known.withheld):
-            self._drop(namespace, known)
+            self._drop(place, known)
+        self._leave_tenant(place.tenant)
         return had_place and not was_awaiting
 
-    def _drop(self, namespace: str, known: _Namespace) -> None:
-        del self._namespaces[namespace]
+    def _leave_tenant(self, name: str) -> None:
+        tenant = self._tenants[name]
+        tenant.bindings -= 1
+        if not tenant.bindings:
+            del self._tenants[name]
+
+    def _drop(self, place: _Place, known: _Namespace) -> None:
+        del self._namespaces[place]
         if (known.failures or known.is_slow) and len(self._namespaces) < MAX_REMEMBERED:
-            self._namespaces[namespace] = known
+            self._namespaces[place] = known
 
     def find_next_release(self) -> float:
         """Return when `release` has something to return at the earliest; infinite when nothing is withheld."""
@@ -223,12 +275,12 @@ class BindLimits:
     def release(self, now: float) -> list[str]:
         """Return the pods that may be decided again."""
         released: list[str] = []
-        for namespace, known in self._namespaces.items():
+        for place, known in self._namespaces.items():
             if known.release_at > now:
                 continue
-            is_limited = self._is_limited(namespace, known)
+            is_limited = self._is_limited(place, known)
             # Pods that were released and did not come back were deleted, or fit nowhere: others get their chance.
-            count = min(self._find_free(namespace, known) * 2**known.unanswered, RELEASED_AT_ONCE)
+            count = min(self._find_free(place, known) * 2**known.unanswered, RELEASED_AT_ONCE)
             released += [known.withheld.popleft() for _ in range(min(count, len(known.withheld)))]
             known.unanswered = min(known.unanswered + bool(count), 16)
             is_failing = is_limited and known.is_failing
@@ -238,16 +290,23 @@ class BindLimits:
             known.release_at = now + pause if known.withheld else inf
         return released
 
-    def _note_outcome(self, namespace: str, known: _Namespace, *, is_well: bool) -> None:
-        self._outcomes.note(namespace, is_well=is_well)
-        if known.tried >= RECENT_OF_ONE:
-            known.tried, known.went_well = known.tried / 2, known.went_well / 2
-        known.tried += 1.0
-        known.went_well += is_well
+    def _note_outcome(self, place: _Place, known: _Namespace, *, is_well: bool) -> None:
+        self._outcomes.note(place, is_well=is_well)
+        self._outcomes_of_tenants.note(place.tenant, is_well=is_well)
+        known.attempts.note(is_well=is_well)
+        self._tenants[place.tenant].attempts.note(is_well=is_well)
 
-    def _is_limited(self, namespace: str, known: _Namespace) -> bool:
-        return self._outcomes.is_worse(namespace, known.tried, known.went_well)
+    def _is_limited(self, place: _Place, known: _Namespace) -> bool:
+        return self._outcomes.is_worse(place, known.attempts.tried, known.attempts.went_well)
 
-    def _find_free(self, namespace: str, known: _Namespace) -> int:
+    def _is_tenant_full(self, name: str) -> bool:
+        tenant = self._tenants.get(name)
+        if tenant is None or tenant.stalled < MAX_STALLED_OF_TENANT:
+            return False
+        return self._outcomes_of_tenants.is_worse(name, tenant.attempts.tried, tenant.attempts.went_well)
+
+    def _find_free(self, place: _Place, known: _Namespace) -> int:
         """Return how many bindings may begin now."""
-        return known.free if self._is_limited(namespace, known) else RELEASED_AT_ONCE
+        if self._is_tenant_full(place.tenant):
+            return 0
+        return known.free if self._is_limited(place, known) else RELEASED_AT_ONCE

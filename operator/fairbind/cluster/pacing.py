@@ -329,7 +329,7 @@ class Pacing:
             if is_under_way or (uid in event.opens and not self._turnstile.open(uid, bind.tenant, now)):
                 self._resume_at(now + STUCK_SECONDS, uid)
                 instructions.append(Withhold(uid))
-            elif self._limits.begin(uid, namespace, now):
+            elif self._limits.begin(uid, bind.tenant, namespace, now):
                 self._outstanding += 1
                 if uid in event.opens:
                     self._opening.add(uid)
@@ -361,7 +361,7 @@ class Pacing:
                 break
             if verdict is ScaleUp.PASS:
                 continue
-            if self._limits.begin(uid, namespace, now):
+            if self._limits.begin(uid, bind.tenant, namespace, now):
                 self._outstanding += 1
                 self._opening.add(uid)
                 self._is_woken = True

@@ -11,7 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.builders import Cluster, Json, make_node, make_pod
-from fairbind.cluster.cache.holdings import HeldKind, build_holdings, find_tenants_part
+from fairbind.cluster.cache.holdings import (
+    MAX_HELD_PLACEMENTS,
+    HeldKind,
+    build_holdings,
+    choose_held_placements,
+    find_tenants_part,
+)
 from fairbind.cluster.objects.facts import Constraints, Demand
 from fairbind.model import RunningTask, Snapshot
 from fairbind.scheduling.fair_shares.audit import make_audit_scene
@@ -113,6 +119,24 @@ def test_no_more_kinds_are_told_apart_than_allowed_and_of_each_tenant_as_many(si
 
     assert told <= most
     assert told == sum(sizes) or told > most - len(sizes), "what one does not need is the others'"
+
+
+def test_a_tenant_with_many_frequent_placements_leaves_one_to_each_of_the_others() -> None:
+    demand = Demand((("cpu", 1),), (("cpu", 1),))
+    many = {(demand, Constraints(selector=(("rank", f"{n}"),))): 1_000 - n for n in range(2 * MAX_HELD_PLACEMENTS)}
+    few = [{(demand, Constraints(selector=(("pool", f"{n}"),))): 1} for n in range(8)]
+    chosen = choose_held_placements([many, *few])
+
+    assert len(chosen) == MAX_HELD_PLACEMENTS
+    assert {constraints for kinds in few for _, constraints in kinds} <= set(chosen)
+    first = [constraints for _, constraints in many][: MAX_HELD_PLACEMENTS - len(few)]
+    assert [constraints for constraints in chosen if constraints in first] == first
+
+
+def test_a_placement_that_several_tenants_have_is_counted_once() -> None:
+    demand = Demand((("cpu", 1),), (("cpu", 1),))
+    shared = {(demand, ANYWHERE): 2}
+    assert choose_held_placements([shared, shared]) == [ANYWHERE]
 
 
 def test_a_tenant_with_thousands_of_kinds_takes_none_from_another() -> None:

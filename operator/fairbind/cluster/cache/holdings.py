@@ -8,6 +8,7 @@ kinds a tenant tells one for each set of resources that they ask for, with the a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from fairbind.cluster.cache.node_books import Axes, add_amounts
@@ -21,6 +22,9 @@ HeldKind = tuple[Demand, Constraints]
 
 MAX_KINDS = 4_000
 """So many kinds are told apart at most, in all tenants together."""
+MAX_HELD_PLACEMENTS = 64
+"""Of so many different constraints of held pods it is found out where such pods could run, of each tenant the most
+frequent first: each pair of them may set two nodes apart."""
 
 FindPlacement = Callable[[Constraints], Placement | None]
 
@@ -40,6 +44,22 @@ def find_tenants_part(sizes: Iterable[int], most: int = MAX_KINDS) -> int:
             return max(equal, 1)
         left -= size
     return most
+
+
+def choose_held_placements(tenants: Iterable[Mapping[HeldKind, int]]) -> list[Constraints]:
+    """Return the constraints that most pods of a tenant have, then the second of each tenant, and so on.
+
+    tenants: how many pods of each kind each of them has.
+    """
+    places: dict[Constraints, tuple[int, int]] = {}
+    for kinds in tenants:
+        frequent: Counter[Constraints] = Counter()
+        for (_, constraints), count in kinds.items():
+            frequent[constraints] += count
+        for rank, (constraints, count) in enumerate(frequent.most_common(MAX_HELD_PLACEMENTS)):
+            place = rank, -count
+            places[constraints] = min(places.get(constraints, place), place)
+    return sorted(places, key=places.__getitem__)[:MAX_HELD_PLACEMENTS]
 
 
 def build_holdings(

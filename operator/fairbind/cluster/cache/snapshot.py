@@ -15,6 +15,7 @@ from fairbind.cluster.cache import due
 from fairbind.cluster.cache.books import Books
 from fairbind.cluster.cache.counting import compute_counts, compute_fits, find_chosen, list_unslotted
 from fairbind.cluster.cache.growths import follow_growths
+from fairbind.cluster.cache.holdings import MAX_HELD_PLACEMENTS, choose_held_placements
 from fairbind.cluster.cache.kubelet_refusals import REFUSED
 from fairbind.cluster.cache.node_books import Axes
 from fairbind.cluster.cache.pending import NO_RULING, QueueKey, Ruling, TaskQueue
@@ -40,11 +41,6 @@ from fairbind.model import (
     leave_out,
 )
 from fairbind.scheduling import POLICIES
-
-MAX_HELD_PLACEMENTS = 64
-"""Of so many different constraints of held pods it is found out where such pods could run, the most frequent first:
-each pair of them may set two nodes apart."""
-
 
 _Asked = tuple[TopologyWishes | None, frozenset[PodTerm], Constraints, str | None, Rank, tuple[LimitRule, ...]]
 """What a ruling depends on: a class's wishes, terms that select it, constraints, pin and rank, and limits of nodes."""
@@ -463,13 +459,10 @@ class SnapshotBuilder:
 
     def add_detail(self, snapshot: Snapshot) -> Snapshot:
         """Return a snapshot of now with what each tenant holds task by task and server by server."""
-        frequent: Counter[Constraints] = Counter()
-        for tenant_usage in self._books.usage.by_name.values():
-            for (_, constraints), count in tenant_usage.kinds.items():
-                frequent[constraints] += count
+        usages = self._books.usage.by_name.values()
         placements = {
             constraints: self._books.eligibility.get_placement(constraints)
-            for constraints, _ in frequent.most_common(MAX_HELD_PLACEMENTS)
+            for constraints in choose_held_placements(tenant_usage.kinds for tenant_usage in usages)
         }
         tenants = self._books.usage.build_detailed_tenants(snapshot.resources, placements)
         return replace(snapshot, tenants=tenants)
