@@ -63,7 +63,6 @@ cluster/objects/volume_facts.MAX_SHARED_TOPOLOGIES cluster/objects/convert.MAX_S
 cluster/objects/convert.MAX_SHARED_NAMES cluster/objects/convert.MAX_SHARED_VALUES
 cluster/objects/convert.MAX_SHARED_TIMES cluster/filters/term_index.MAX_REMEMBERED
 cluster/filters/attach_limits.MOST_KNOWN cluster/filters/volume_offers.MOST_KNOWN web/pace.MOST_REMEMBERED
-scheduling/cycle/scored_demands.MAX_KEPT scheduling/cycle/scored_demands.MAX_STALE
 """
 SORTED_HERE = tuple(
     frozenset(names.split()) for names in (OF_ONE_OBJECT, OF_ONE_TENANT, OF_NODES_AND_ADMINISTRATORS, MEMORY_OF_ANSWERS)

@@ -36,13 +36,12 @@ from fairbind.model import (
     TaskClass,
     Wait,
 )
+from fairbind.scheduling.cycle.arrangements import Arrangement
 from fairbind.scheduling.cycle.filling import Filling
 from fairbind.scheduling.cycle.held import NOTHING_HELD
-from fairbind.scheduling.cycle.layouts import Arrangement, Layouts
 from fairbind.scheduling.cycle.random_choices import RandomChoices
 from fairbind.scheduling.cycle.remembered import Remembered
 from fairbind.scheduling.cycle.room import Room
-from fairbind.scheduling.cycle.scored_demands import KeptScores
 from fairbind.scheduling.cycle.shapes import Shapes
 from fairbind.scheduling.cycle.state import CycleState
 from fairbind.scheduling.cycle.task_queues import (
@@ -130,15 +129,11 @@ class Draft:
         self.measure: Measure = policy.build_measure(snapshot) if state is None else state.get_measure(policy, snapshot)
         choices = RandomChoices(seed) if policy.has_random_choices else None
         servers, pools = snapshot.servers, self.measure.pools
-        layouts = Layouts(servers, pools) if state is None else state.get_layouts(servers, pools)
         self.topology = TopologyState(
             [each for each in snapshot.task_classes if each.has_rules_or_wishes] if state is None else state.get_ruled()
         )
-        if state is None:
-            scores = KeptScores(policy.build_fit(snapshot), servers.free_kr)
-        else:
-            scores = state.get_scores(policy, snapshot)
-        self._shapes = Shapes(layouts, pools, self.room, scores, choices, self.topology, self._few)
+        fit = policy.build_fit(snapshot)
+        self._shapes = Shapes(servers, pools, self.room, fit, choices, self.topology, self._few)
         self.progress_of = get_progress(snapshot) if state is None else state.get_progress(snapshot)
         self.queues = self._build_queues(looked_at)
         self.bindings: list[Bind] = []

@@ -20,15 +20,16 @@ from operator import gt
 
 import numpy as np
 
-from fairbind.model import DomainRules, Pin, Placement, SoftWishes, Task, TaskClass
+from fairbind.model import DomainRules, Pin, Placement, ServerTable, SoftWishes, Task, TaskClass
 from fairbind.model.servers import BoolArray, FloatArray, IndexArray
-from fairbind.scheduling.cycle.layouts import Arrangement, Layouts, Slices
+from fairbind.scheduling.cycle.arrangements import Arrangement, Slices
 from fairbind.scheduling.cycle.minima import BlockMinima
 from fairbind.scheduling.cycle.random_choices import RandomChoices
 from fairbind.scheduling.cycle.room import Room
-from fairbind.scheduling.cycle.scored_demands import FEW, KeptScores, ScoredDemand
+from fairbind.scheduling.cycle.scored_demands import FEW, ScoredDemand
 from fairbind.scheduling.cycle.topology import DomainFilter, TopologyState
 from fairbind.scheduling.cycle.wishes import WishScores
+from fairbind.scheduling.policies.fit import FitRule
 from fairbind.scheduling.policies.level_pools import LevelPools
 
 MANY = 16_384
@@ -45,21 +46,21 @@ class Shapes:
         "_arrangements",
         "_choices",
         "_few",
-        "_layouts",
+        "_fit",
         "_pinned",
         "_pools",
         "_room",
-        "_scores",
+        "_servers",
         "_shapes",
         "_topology",
     )
 
     def __init__(
         self,
-        layouts: Layouts,
+        servers: ServerTable,
         pools: LevelPools,
         room: Room,
-        scores: KeptScores,
+        fit: FitRule,
         choices: RandomChoices | None,
         topology: TopologyState,
         few: Mapping[int, Sequence[int]],
@@ -70,10 +71,10 @@ class Shapes:
         """
         self._topology = topology
         self._few = few
-        self._layouts = layouts
+        self._servers = servers
         self._pools = pools
         self._room = room
-        self._scores = scores
+        self._fit = fit
         self._choices = choices
         self._arrangements: dict[int, Arrangement] = {}
         self._shapes: dict[tuple[tuple[int, ...], int, DomainRules | None, SoftWishes | None], Shape] = {}
@@ -83,7 +84,7 @@ class Shapes:
         """Return the arrangement of a placement."""
         arrangement = self._arrangements.get(id(placement))
         if arrangement is None:
-            arrangement = Arrangement(self._layouts.get(placement), self._pools, self._room)
+            arrangement = Arrangement(placement, self._servers, self._pools, self._room)
             self._arrangements[id(placement)] = arrangement
         return arrangement
 
@@ -107,7 +108,7 @@ class Shapes:
             shape = Shape(
                 task_class,
                 self.get_arrangement(placement),
-                self._scores,
+                self._fit,
                 self._room,
                 pools,
                 self._choices,
@@ -151,8 +152,8 @@ class Shape:
         "_demand_r",
         "_domains",
         "_few",
+        "_fit",
         "_gains_seen",
-        "_known",
         "_left",
         "_minima",
         "_open_p",
@@ -171,7 +172,7 @@ class Shape:
         self,
         task_class: TaskClass,
         arrangement: Arrangement,
-        known: KeptScores,
+        fit: FitRule,
         room: Room,
         pools: int,
         choices: RandomChoices | None,
@@ -189,7 +190,7 @@ class Shape:
         self._demand_r = task_class.demand_r
         self._placement = task_class.placement
         self._conflicting = task_class.placement.exclusive_keys.conflicting
-        self._known = known
+        self._fit = fit
         self._choices = choices
         self._room = room
         self._gains_seen = len(room.gains)
@@ -203,35 +204,16 @@ class Shape:
         """Score all servers, unless none of them has enough: then no pool is open, and no more is asked."""
         arrangement, demand_r, room = self._arrangement, self._demand_r, self._room
         self._left: dict[int, Slices] = {}
-        is_plain = not (self._conflicting or self._placement.reserved) and self._few is None
-        if is_plain and self._recall():
-            return
         if any(map(gt, demand_r, arrangement.find_most_left())) and not self._placement.reserved:
             return
         if self._few is not None and not self._has_enough((*self._few, *room.gains)):
             return
-        self._scored = ScoredDemand(demand_r, self._known.fit.build_score(demand_r))
+        self._scored = ScoredDemand(demand_r, self._fit.build_score(demand_r))
         self._cursor = room.log_size
         scores = self._score_many(arrangement.servers)
         if arrangement.pools:
             self._open_p[arrangement.pools] = np.minimum.reduceat(scores, arrangement.starts) < inf
         self._scores = np.append(scores, inf)
-        if is_plain:
-            self._known.keep(arrangement.layout, demand_r, self._scored, self._scores, room.log[: room.log_size])
-
-    def _recall(self) -> bool:
-        """Take the scores that are known, after all changes; False when none are, or no server has room by them."""
-        arrangement = self._arrangement
-        known = self._known.find(arrangement.layout, self._demand_r)
-        if known is None:
-            return False
-        self._scored, self._scores, self._cursor = known[0], known[1].copy(), 0
-        open_n = np.minimum.reduceat(self._refresh()[:-1], arrangement.starts) < inf
-        if open_n.any():
-            self._open_p[arrangement.pools] = open_n
-            return True
-        self._scores = None
-        return False
 
     def _has_enough(self, servers: Iterable[int]) -> bool:
         """Whether one of a few servers has enough of each resource."""

@@ -2,8 +2,8 @@
 
 Between two cycles a few tenants and a few servers change. Everything that follows from the others only is kept here, by
 the identity of the object that it was made from: tenants' progress and shares, the pools of the server classes, what
-is left on the servers, the order of the servers for a placement. All of it is remade when it is not there, so a state
-changes how long a cycle takes and nothing else.
+is left on the servers. All of it is remade when it is not there, so a state changes how long a cycle takes and nothing
+else.
 """
 
 from __future__ import annotations
@@ -16,13 +16,10 @@ from operator import is_not
 
 import numpy as np
 
-from fairbind.model import InvariantError, ServerTable, Snapshot, TaskClass, Tenant
+from fairbind.model import ServerTable, Snapshot, TaskClass, Tenant
 from fairbind.model.servers import FloatArray, IndexArray, IntArray
 from fairbind.scheduling.cycle.checks import CheckedTenants, check_snapshot
-from fairbind.scheduling.cycle.layouts import Layouts
 from fairbind.scheduling.cycle.room import compute_left
-from fairbind.scheduling.cycle.scored_demands import MAX_KEPT, KeptScores
-from fairbind.scheduling.policies.level_pools import LevelPools
 from fairbind.scheduling.policies.levels import Progress, compute_progress
 from fairbind.scheduling.policies.measures import DominantShares, Measure
 from fairbind.scheduling.policies.registry import Policy
@@ -51,14 +48,12 @@ class CycleState:
         "_compared",
         "_counted",
         "_free_kr",
-        "_layouts",
         "_left_rk",
         "_measure",
         "_measured",
         "_places",
         "_progress_of",
         "_ruled",
-        "_scored",
         "_seen",
         "_shares",
         "_sizes",
@@ -84,8 +79,6 @@ class CycleState:
         self._capacity_kr = self._free_kr
         self._changed_rows: tuple[IntArray, IndexArray] | None = None
         self._left_rk: FloatArray = np.zeros((0, 0))
-        self._scored: tuple[Policy, IntArray, tuple[_Axes, tuple[bool, ...] | None], KeptScores] | None = None
-        self._layouts = Layouts(None, None)
 
     def check(self, snapshot: Snapshot) -> Snapshot:
         """Check what is other in a snapshot than before, and return it with what is known of that.
@@ -207,27 +200,7 @@ class CycleState:
         elif len(rows):
             self._left_rk[:, rows] = compute_left(free_kr[rows])
         self._free_kr, self._changed_rows = free_kr, None
-        if self._scored is not None:
-            self._scored[3].follow(free_kr, rows)
         return self._left_rk.copy()
-
-    def get_scores(self, policy: Policy, snapshot: Snapshot) -> KeptScores:
-        """Return what makes scores by the policy's rule, with those it knows.
-
-        Raises InvariantError when `get_left`, which follows what is free, was not asked about these servers.
-        """
-        servers, axes, known = snapshot.servers, (_get_axes(snapshot), snapshot.fits_r), self._scored
-        if servers.free_kr is not self._free_kr:
-            raise InvariantError("scores are asked for servers of which nothing is known to be left")
-        if known is None or known[0] is not policy or known[1] is not servers.capacity_kr or known[2] != axes:
-            scores = KeptScores(policy.build_fit(snapshot), servers.free_kr, MAX_KEPT)
-            known = self._scored = policy, servers.capacity_kr, axes, scores
-        return known[3]
-
-    def get_layouts(self, servers: ServerTable, pools: LevelPools) -> Layouts:
-        """Return the layouts of placements that the last cycle used, if they are still right."""
-        self._layouts = self._layouts.renew(servers, pools)
-        return self._layouts
 
 
 def _get_axes(snapshot: Snapshot) -> _Axes:

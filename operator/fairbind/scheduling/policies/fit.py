@@ -42,11 +42,7 @@ class Score(Protocol):
 
 
 class FitRule(Protocol):
-    """Makes the score of a demand.
-
-    One that was made for a snapshot is right for every other with the same resources, totals and capacities, of which
-    the same count: of a snapshot, scores depend on these and on what is left only.
-    """
+    """Makes the scores of demands in one snapshot."""
 
     def build_score(self, demand_r: Sequence[int]) -> Score:
         """Return the score for tasks of this demand."""

@@ -1,7 +1,6 @@
-"""Layouts and arrangements: the servers that a placement allows, in the order in which shapes look at them.
+"""Arrange the servers that a placement allows in the order in which shapes look at them.
 
-The order is by pool, then by preference (most wanted first), then by name. A layout stays the same for cycles to come;
-an arrangement is a layout during one draft.
+The order is by pool, then by preference (most wanted first), then by name.
 """
 
 from __future__ import annotations
@@ -18,79 +17,19 @@ from fairbind.scheduling.cycle.room import Room
 from fairbind.scheduling.policies.level_pools import LevelPools
 
 Slices = list[tuple[int, int]]
-_NOTHING: Mapping[int, Layout] = {}
 
 SMALL_PART = 0.5
 """An arrangement of a smaller part of the servers first leaves out changed servers that are not in it."""
 
 
-class Layout:
-    """The servers that a placement allows, in the order of pool, preference, name, whatever they have left.
-
-    servers: indices, shape (n,). position_k: where each server is in it, n where it is not. slices: by pool, as (start,
-    stop), the most wanted first; empty ones are left out. pools: where it has servers, ascending; starts: the position
-    where each of them starts. is_small: whether most servers are not in it. is_identity: whether it is all by name.
-    """
-
-    __slots__ = ("is_identity", "is_small", "placement", "pools", "position_k", "servers", "slices", "starts")
-
-    def __init__(self, placement: Placement, table: ServerTable, pools: LevelPools) -> None:
-        self.placement = placement
-        self.slices: Mapping[int, Slices]
-        servers = np.flatnonzero(placement.eligible_k & table.accepting_k)
-        if pools.pool_k is not None or placement.preference_k is not None:
-            servers, self.slices = _arrange(servers, placement, pools)
-        else:
-            self.slices = {0: [(0, len(servers))]} if len(servers) > 0 else {}
-        self.servers: IndexArray = servers
-        self.pools = list(self.slices)
-        self.starts = [slices[0][0] for slices in self.slices.values()]
-        count = len(table.names)
-        self.is_small = len(servers) < SMALL_PART * count
-        self.is_identity = len(servers) == count and bool((servers == np.arange(count)).all())
-        self.position_k: NDArray[np.intp] = np.full(count, len(servers), dtype=np.intp)
-        self.position_k[servers] = np.arange(len(servers))
-
-
-class Layouts:
-    """Layouts by placement, which are made once, also for cycles to come. None: of no cycle yet."""
-
-    __slots__ = ("_before", "_known", "_pools", "_table")
-
-    def __init__(
-        self, table: ServerTable | None, pools: LevelPools | None, before: Mapping[int, Layout] = _NOTHING
-    ) -> None:
-        self._table = table
-        self._pools = pools
-        self._before = before
-        self._known: dict[int, Layout] = {}
-
-    def get(self, placement: Placement) -> Layout:
-        """Return the layout of a placement."""
-        layout = self._known.get(id(placement)) or self._before.get(id(placement))
-        if layout is None:
-            assert self._table is not None and self._pools is not None, "of some cycle"  # noqa: PT018 (no test)
-            layout = Layout(placement, self._table, self._pools)
-        self._known[id(placement)] = layout
-        return layout
-
-    def renew(self, table: ServerTable, pools: LevelPools) -> Layouts:
-        """Return those for the next cycle, which knows what this one used if servers and pools are the same."""
-        is_same = (
-            self._table is not None
-            and self._pools is not None
-            and len(table.names) == len(self._table.names)
-            and table.accepting_k is self._table.accepting_k
-            and pools.pool_k is self._pools.pool_k
-        )
-        return Layouts(table, pools, self._known if is_same else _NOTHING)
-
-
 class Arrangement:
-    """A layout during a draft; see there.
+    """The servers that a placement allows in a draft, in the order of pool, preference, name, whatever they have left.
 
-    restricted_k: servers of it that are closed to tasks of the placement whatever room there is, shape (K,); None: none
-    ever was.
+    servers: indices, shape (n,). position_k: where each server is in it, n where it is not. pools: where it has
+    servers, ascending; starts: the position where each of them starts. is_small: whether most servers are not in it.
+    is_identity: whether it is all by name. restricted_k: servers of it that are closed to tasks of the placement
+    whatever room there is, shape (K,); None: none ever was.
+    _slices: by pool, as (start, stop), the most wanted first; empty ones are left out.
     """
 
     __slots__ = (
@@ -101,7 +40,6 @@ class Arrangement:
         "_slices",
         "is_identity",
         "is_small",
-        "layout",
         "pools",
         "position_k",
         "restricted_k",
@@ -109,15 +47,21 @@ class Arrangement:
         "starts",
     )
 
-    def __init__(self, layout: Layout, pools: LevelPools, room: Room) -> None:
-        self.layout = layout
-        self._slices = layout.slices
-        self.servers = layout.servers
-        self.pools = layout.pools
-        self.starts = layout.starts
-        self.is_small = layout.is_small
-        self.is_identity = layout.is_identity
-        self.position_k = layout.position_k
+    def __init__(self, placement: Placement, table: ServerTable, pools: LevelPools, room: Room) -> None:
+        self._slices: Mapping[int, Slices]
+        servers = np.flatnonzero(placement.eligible_k & table.accepting_k)
+        if pools.pool_k is not None or placement.preference_k is not None:
+            servers, self._slices = _arrange(servers, placement, pools)
+        else:
+            self._slices = {0: [(0, len(servers))]} if len(servers) > 0 else {}
+        self.servers: IndexArray = servers
+        self.pools = list(self._slices)
+        self.starts = [slices[0][0] for slices in self._slices.values()]
+        count = len(table.names)
+        self.is_small = len(servers) < SMALL_PART * count
+        self.is_identity = len(servers) == count and bool((servers == np.arange(count)).all())
+        self.position_k: NDArray[np.intp] = np.full(count, len(servers), dtype=np.intp)
+        self.position_k[servers] = np.arange(len(servers))
         self._most_left_r: list[float] | None = None
         self.restricted_k: BoolArray | None = None
         self._pools = pools
