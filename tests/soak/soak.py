@@ -48,6 +48,7 @@ from fairbind.cluster.tenancy.tenants import parse_tenant
 from fairbind.model import Bind
 from fairbind.scheduling import CycleState, UnschedulableCache, run_cycle
 from fairbind.web.metrics import Metrics
+from recorded import read_commit
 
 NODES_IN_CLUSTER = 20
 PODS_PER_ROUND = 200
@@ -333,7 +334,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     summary = run(chosen.lives, traced=chosen.traced)
     faults = summary.find_faults()
-    text = json.dumps({**asdict(summary), "python": sys.version.split()[0], "faults": faults}, sort_keys=True)
+    about = {"python": sys.version.split()[0], "commit": read_commit(), "faults": faults}
+    text = json.dumps({**asdict(summary), **about}, sort_keys=True)
     if chosen.output is not None:
         chosen.output.write_text(text + "\n", encoding="utf-8")
     print(text)
