@@ -107,6 +107,15 @@ def test_a_pod_is_passed_by_when_one_that_was_opened_clearly_later_is_bound() ->
     assert turnstile.was_passed(first)
 
 
+def test_what_is_opened_soon_after_the_first_is_not_passed_by() -> None:
+    turnstile = Turnstile(grace_seconds=10.0)
+    for opened_at, is_passed in ((0.0, False), (9.0, False), (10.0, True)):
+        (uid,) = fill(turnstile, A, 1, opened_at)
+        turnstile.note_open(uid, opened_at)
+        place_later(turnstile, f"later-{opened_at}", opened_at + 2 * FLOW_SECONDS)
+        assert turnstile.was_passed(uid) == is_passed
+
+
 def test_a_pod_that_was_late_before_shows_nothing_when_it_is_placed() -> None:
     turnstile = Turnstile()
     (late,) = fill(turnstile, B, 1)
