@@ -23,6 +23,14 @@ from typing import TYPE_CHECKING, Any, Self
 import urllib3
 
 from adversary.stage import ATTACKER, PLACED
+from adversary.storage import (
+    limit_slots,
+    make_bound,
+    make_claiming_pod,
+    make_classes,
+    make_unbound,
+    remove_storage,
+)
 from e2e.api import ApiError, call_many
 from e2e.objects import make_pod
 from localplane.certificates import Authority
@@ -302,6 +310,65 @@ def make_counting_pod(key: str) -> Json:
     }
     affinity = {"podAffinity": required, "podAntiAffinity": required}
     return make_pod(HUGE, affinity=affinity, topologySpreadConstraints=[spread])
+
+
+@attack("15", "300 waiting pods with claims that no provisioner answers, beside 300 whose resource claims do not exist")
+def unanswered_claims(stage: Stage) -> Iterator[Repeated]:
+    """There is room for all of them, so each takes whatever a pod takes that is about to be placed."""
+    count = stage.size.of(300)
+    make_classes(stage)
+    try:
+        pods = [make_claiming_pod(SMALL, [name]) for name in make_unbound(stage, ATTACKER, count)]
+        for number in range(count):
+            missing = [{"name": "device", "resourceClaimName": f"missing-{number}"}]
+            pods.append(make_pod(SMALL, resourceClaims=missing))
+        stage.make_pods(ATTACKER, pods)
+        yield None
+    finally:
+        remove_all(stage)
+        remove_storage(stage, [ATTACKER])
+
+
+@attack("16", "500 waiting pods with more volumes than a node attaches, beside 500 that share a ReadWriteOncePod claim")
+def scarce_volumes(stage: Stage) -> Iterator[Repeated]:
+    """Each node attaches one volume of the driver, and pods of the first kind have two."""
+    count = stage.size.of(500)
+    make_classes(stage)
+    try:
+        limit_slots(stage, [f"n{number:05d}" for number in range(stage.size.nodes)], 1)
+        (only,) = make_bound(stage, ATTACKER, 1, "ReadWriteOncePod")
+        claims = make_bound(stage, ATTACKER, 2 * count)
+        pods = [make_claiming_pod(SMALL, two) for two in zip(claims[::2], claims[1::2], strict=True)]
+        stage.make_pods(ATTACKER, [*pods, *[make_claiming_pod(SMALL, [only]) for _ in range(count)]])
+        yield touch_pod(stage, ATTACKER, pods[0])
+    finally:
+        remove_all(stage)
+        remove_storage(stage, [ATTACKER])
+
+
+@attack("17", "3,000 placed pods that each repel pods of a label of their own, 50 of them labelled again and again")
+def relabelled_terms(stage: Stage) -> Iterator[Repeated]:
+    """A term selects its own pod, then no pod, then another."""
+    placed = []
+    for number in range(stage.size.of(3_000)):
+        term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"own": f"x{number}"}}}
+        required = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        server = f"n{number % stage.size.nodes:05d}"
+        placed.append(make_pod(SMALL, nodeName=server, labels={"own": f"x{number}"}, affinity=required))
+    stage.make_pods(PLACED, placed)
+    turns = itertools.count(1)
+
+    def label_again() -> None:
+        turn = next(turns)
+
+        def label(number: int) -> None:
+            path = f"/api/v1/namespaces/{PLACED}/pods/{placed[number]['metadata']['name']}"
+            stage.api.patch(path, {"metadata": {"labels": {"own": f"x{number + turn % 3}"}}})
+
+        call_many(range(min(50, len(placed))), label)
+
+    yield label_again
+    remove_all(stage)
 
 
 @contextlib.contextmanager

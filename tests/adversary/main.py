@@ -71,7 +71,9 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--tenants", type=int, default=1000, help="how many other tenants (1000)")
     parser.add_argument("--scale", type=float, default=1.0, help="the part of what each attack makes in full (1.0)")
     parser.add_argument("--mode", choices=MODES, default=BIND, help="the operator's (bind)")
-    parser.add_argument("--only", metavar="TEXT", default="", help="what has this in its name or row")
+    parser.add_argument(
+        "--only", metavar="TEXT", default="", help="what has this, or one of these|these, in its name or row"
+    )
     parser.add_argument("--bearable", type=float, default=0.0, help="a p99 of so many seconds is never too long (0)")
     parser.add_argument("--rounds", type=int, default=2, help="the best of so many counts (2)")
     parser.add_argument("--probes", type=int, help="a p99 is of so many pods (100, small: 25)")
@@ -118,11 +120,10 @@ def main() -> int:
 
 def run(size: Size, arguments: argparse.Namespace, output: Path) -> list[Outcome]:
     """Try everything and return what became of it."""
-    only, bearable = arguments.only, arguments.bearable
+    bearable = arguments.bearable
     outcomes: list[Outcome] = []
     output.parent.mkdir(parents=True, exist_ok=True)
-    thefts = [one for one in THEFTS if only in f"theft {one.name}" and (one.in_small or not arguments.small)]
-    attacks = [one for one in ATTACKS if only in f"row {one.row}: {one.name}"]
+    thefts, attacks = select(arguments)
     tools = ensure_tools(DEFAULT)
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -145,6 +146,14 @@ def run(size: Size, arguments: argparse.Namespace, output: Path) -> list[Outcome
         for attack in attacks:
             note(try_attack(stage, attack, bearable))
     return outcomes
+
+
+def select(arguments: argparse.Namespace) -> tuple[list[Theft], list[Attack]]:
+    """Return what is to be tried."""
+    texts = arguments.only.split("|")
+    thefts = [one for one in THEFTS if any(text in f"theft {one.name}" for text in texts)]
+    attacks = [one for one in ATTACKS if any(text in f"row {one.row}: {one.name}" for text in texts)]
+    return [one for one in thefts if one.in_small or not arguments.small], attacks
 
 
 def try_theft(stage: Stage, theft: Theft) -> Outcome:

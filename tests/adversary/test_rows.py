@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from adversary.attacks import ATTACKS
-from adversary.main import Outcome, find_broken, find_output, make_parser, note_error, writes_page
+from adversary.main import Outcome, find_broken, find_output, make_parser, note_error, select, writes_page
 from adversary.report import make_part, read_lines, renew, write_page
 from adversary.stage import Size, Stage, compute_p99, read_group_memory
+from adversary.test_adversary import MODES
 from adversary.thefts import THEFTS, find_own_conditions, find_unequal
 from e2e.api import ApiError
 from e2e.modes import give_to_kube_scheduler
@@ -28,11 +29,19 @@ ROWS_THAT_ARE_FAULTS = {"10", "11", "12", "13"}
 
 
 def test_every_row_and_every_theft_is_there() -> None:
-    assert {attack.row for attack in ATTACKS} | ROWS_THAT_ARE_FAULTS == {str(number) for number in range(1, 15)}
-    assert len(THEFTS) == 8
+    assert {attack.row for attack in ATTACKS} | ROWS_THAT_ARE_FAULTS == {str(number) for number in range(1, 18)}
+    assert len(THEFTS) == 9
     assert [theft.name for theft in THEFTS if not theft.in_small] == [
         "slots by pods that ask for 1m instead of nothing"
     ]
+
+
+@pytest.mark.parametrize(("mode", "only"), MODES)
+def test_each_of_the_texts_selects_something(mode: str, only: str) -> None:
+    for text in only.split("|"):
+        thefts, attacks = select(make_parser().parse_args(["--small", f"--mode={mode}", f"--only={text}"]))
+        assert thefts or attacks
+        assert text or (len(thefts), len(attacks)) == (len(THEFTS) - 1, len(ATTACKS))
 
 
 @pytest.mark.parametrize(

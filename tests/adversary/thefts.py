@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from adversary.storage import limit_slots, make_bound, make_claiming_pod, make_classes, remove_storage
 from e2e.checks import is_held
 from e2e.modes import BIND, COMPONENT
 from e2e.objects import POLICIES, TENANTS, make_name, make_pod
@@ -124,6 +125,27 @@ def steal_storage(stage: Stage) -> Found:
     stage.start_operator()
     held = wait_calm(stage, [thief, honest])
     return find_unequal(held, room / 2), {"room": room, "thief": held[thief], "honest": held[honest]}
+
+
+@theft("attach slots for volumes, by tiny pods with two volumes each")
+def steal_attach_slots(stage: Stage) -> Found:
+    """Pods of 1m with two volumes against pods of 100m with one, on servers that attach few volumes."""
+    servers = make_servers(stage, 4, {"cpu": "64", "memory": "256Gi", "pods": "110"})
+    slots, room = 20, 20 * len(servers)
+    make_classes(stage)
+    limit_slots(stage, servers, slots)
+    thief, honest = stage.make_namespace(make_name("thief")), stage.make_namespace(make_name("honest"))
+    claims = make_bound(stage, thief, room)
+    tiny = [
+        make_claiming_pod({"cpu": "1m", "memory": "1Mi"}, two) for two in zip(claims[::2], claims[1::2], strict=True)
+    ]
+    stage.make_pods(thief, tiny)
+    plain = [make_claiming_pod({"cpu": "100m", "memory": "128Mi"}, [name]) for name in make_bound(stage, honest, room)]
+    stage.make_pods(honest, plain)
+    stage.start_operator()
+    held = wait_calm(stage, [thief, honest])
+    parts = {"thief": 2 * held[thief], "honest": held[honest]}
+    return find_unequal(parts, room / 2), {"attach slots": room, **parts}
 
 
 @theft("a server that is cordoned, which only pods that tolerate it may use")
@@ -280,6 +302,7 @@ def clean_up(stage: Stage) -> None:
         if name.partition("-")[0] in {"thief", "honest", "own", "critical"}:
             stage.remove_pods(name)
             stage.api.delete(f"/api/v1/namespaces/{name}")
+    remove_storage(stage, [])  # claims go with their namespaces
     for tenant in stage.api.items(TENANTS):
         stage.api.delete(f"{TENANTS}/{tenant['metadata']['name']}")
     for node in stage.api.items("/api/v1/nodes"):
