@@ -208,6 +208,11 @@ class Turnstile:
         if self.is_overdue(uid):
             self._places.note_refused(self._opened[uid].tenant)
 
+    def note_failed(self, uid: str) -> None:
+        """Note that the binding of a pod failed, as by its namespace's webhook: its tenant's others fail, too."""
+        if found := self._opened.get(uid):
+            self._places.note_refused(found.tenant)
+
     def was_passed(self, uid: str) -> bool:
         """Whether a pod was passed by (see `Places`), and none of its tenant's came to a node meanwhile."""
         found = self._opened.get(uid)

@@ -1,7 +1,7 @@
 """One tenant takes all that it can of what is shared, and the pods of another wait twice as long at most, in each mode.
 
 They are compared with how long they wait beside as many ordinary pods: where another scheduler places pods, each waits
-for those before it in that one's queue. That a write hangs is known only when it has hung for a while, so those are
+for those before it in that one's queue. That writes hang or fail is known only after a while, so those are
 measured from then on; in bind mode the first second has a test of its own in `test_neighbours.py`.
 """
 
@@ -113,6 +113,12 @@ def refuse_writes(scene: Scene, mode: str) -> None:
     put_ordinary(scene, mode)
 
 
+def fail_bindings(scene: Scene, mode: str) -> None:
+    """A webhook of the namespace that takes its time and fails, so that the same binding is sent again."""
+    scene.cause(refuse(500, r"/namespaces/team/pods/[^/]+/binding$", message="failed webhook", delay_seconds=0.5))
+    put_ordinary(scene, mode)
+
+
 ATTACKS: dict[Attack, tuple[str, ...]] = {
     put_crowd: MODES,
     put_terms: MODES,
@@ -121,6 +127,7 @@ ATTACKS: dict[Attack, tuple[str, ...]] = {
     relabel_placed: MODES,
     hang_writes: MODES,
     refuse_writes: MODES,
+    fail_bindings: MODES,
     put_silent: ("gate",),
     put_large: ("gate",),
 }
@@ -153,7 +160,7 @@ def measure_usual(mode: str, settling: float) -> list[float]:
     [pytest.param(mode, attack, id=f"{mode}-{attack.__name__}") for attack, modes in ATTACKS.items() for mode in modes],
 )
 def test_another_tenants_pods_wait_twice_as_long_at_most(mode: str, attack: Attack) -> None:
-    settling = SETTLING_SECONDS if attack is hang_writes else 0.0
+    settling = SETTLING_SECONDS if attack in {hang_writes, fail_bindings} else 0.0
     usual, beside = measure_usual(mode, settling), run_processes(measure(mode, attack, settling))
 
     assert beside[-1] <= 2 * usual[-1] + STEP_SECONDS, (usual[-3:], beside[-3:])

@@ -266,7 +266,7 @@ class ExtenderMode:
     async def _carry_out(self, args: ExtenderBindingArgs) -> str:
         uid, result = args.PodUID, BindResult.FAILED
         try:
-            result = await self._binder.bind(args.PodNamespace, args.PodName, uid, args.Node)
+            result = await self._binder.bind(args.PodNamespace, args.PodName, uid, args.Node, self._make_on_stall(uid))
         finally:
             if result is not BindResult.BOUND:
                 self._end_failed(uid, result)
@@ -274,6 +274,10 @@ class ExtenderMode:
             return f"the pod is not bound to {args.Node}: {result.value}"
         self._on_bound(uid)
         return ""
+
+    def _make_on_stall(self, uid: str) -> Callable[[bool], None]:
+        """Return what notes that a binding failed and is sent again: it takes a place in flight all the while."""
+        return lambda has_failed: self.rules.turnstile.note_failed(uid) if has_failed else None
 
     def _end_failed(self, uid: str, result: BindResult) -> None:
         """Take back the room of a pod that was not bound."""
