@@ -192,7 +192,7 @@ def explain_reasons(
     )
     has_ports = any(keeps_ports(node, pod, pods, refusal) for node, refusal in verdict.items())
     is_less_about_room = not more and all(kind.startswith(FIT) for kind in fewer)
-    has_deferred = any(is_deferred(placed) for node in verdict for placed in find_placed(node, pods))
+    has_deferred = any(has_deferred_pod(node, pods) for node in verdict)
     causes = (
         (NOMINATED_VOLUMES, is_about_limits and any(keeps_volumes(node, pod, pods) for node in verdict)),
         (ZONE_FIRST, (more, fewer) == ({"VolumeZone"}, {"VolumeBinding"})),
@@ -233,7 +233,7 @@ def explain(node: str, pod: Json, pods: Sequence[Json], refusal: Refusal | None,
         "VolumeBinding": (CLAIM_TWICE, names_claim_twice(pod)),
         "PodTopologySpread": (NOMINATED_EMPTY, is_counted_alone(node, pod, pods)),
     }
-    if any(map(is_deferred, find_placed(node, pods))):
+    if has_deferred_pod(node, pods):
         causes[FIT] = (DEFERRED, True)
     if node in opinion.feasible and refusal is not None and refusal.plugin in causes:
         why, holds = causes[refusal.plugin]
@@ -373,6 +373,11 @@ def is_deferred(pod: Json) -> bool:
         condition["type"] == "PodResizePending" and condition.get("reason") == "Deferred"
         for condition in pod["status"].get("conditions", [])
     )
+
+
+def has_deferred_pod(node: str, pods: Sequence[Json]) -> bool:
+    """Whether a node has a pod that asks for more than the node has now."""
+    return any(map(is_deferred, find_placed(node, pods)))
 
 
 def has_host_port(pod: Json) -> bool:
