@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from typing import Any
 
 from fairbind.kube.client.errors import ApiError, TransientClusterError
 from fairbind.kube.operator.elector import LEASE_SECONDS, Elector
@@ -69,7 +70,7 @@ class DrivenElector:
         return f"{self.name}-{self.lives}"
 
     async def request(
-        self, method: str, path: str, *, body: bytes | None = None, timeout_seconds: float = LEASE_SECONDS
+        self, method: str, path: str, *, body: bytes | None = None, timeout_seconds: float = LEASE_SECONDS, **_: Any
     ) -> bytes:
         """Wait for what the trace makes of a request; it keeps the time limit, or not."""
         del timeout_seconds

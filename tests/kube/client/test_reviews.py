@@ -57,7 +57,7 @@ class FakeServer:
         self.error: Exception | None = None
 
     async def request(
-        self, method: str, path: str, *, body: bytes | None = None, timeout_seconds: float = 0.0
+        self, method: str, path: str, *, body: bytes | None = None, timeout_seconds: float = 0.0, **_: Any
     ) -> bytes:
         assert method == "POST"
         assert timeout_seconds > 0

@@ -171,7 +171,7 @@ class Process:
         await self._thaw()
 
     async def request(
-        self, method: str, path: str, *, body: bytes | None = None, timeout_seconds: float = 15.0
+        self, method: str, path: str, *, body: bytes | None = None, timeout_seconds: float = 15.0, **_: Any
     ) -> bytes:
         """The elector's way to the server. Time limits are kept by the process, so not while it is frozen."""
         began = self.now
@@ -259,7 +259,7 @@ class DirectApi:
         self._server = server
 
     async def request(
-        self, method: str, path: str, *, body: bytes | None = None, timeout_seconds: float = 0.0
+        self, method: str, path: str, *, body: bytes | None = None, timeout_seconds: float = 0.0, **_: Any
     ) -> bytes:
         assert timeout_seconds > 0
         await asyncio.sleep(0)

@@ -52,6 +52,7 @@ class Server:
         query: Mapping[str, str] | None = None,
         body: bytes | None = None,
         timeout_seconds: float = 15.0,
+        **_: Any,
     ) -> bytes:
         assert timeout_seconds <= LOOK_SECONDS
         await asyncio.sleep(0.001)
@@ -246,7 +247,7 @@ class Api:
         self.server = LeaseServer()
 
     async def request(
-        self, method: str, path: str, *, body: bytes | None = None, timeout_seconds: float = 1.0
+        self, method: str, path: str, *, body: bytes | None = None, timeout_seconds: float = 1.0, **_: Any
     ) -> bytes:
         assert timeout_seconds > 0
         await asyncio.sleep(0.001)

@@ -74,6 +74,7 @@ class Desk:
         content_type: str = "application/json",
         timeout_seconds: float = 15.0,
         guard: Callable[[], bool] | None = None,
+        **_: Any,
     ) -> bytes:
         assert timeout_seconds <= 5.0
         assert guard is not None

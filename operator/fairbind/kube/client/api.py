@@ -67,8 +67,8 @@ class NotAllowedError(NotSentError):
     """The request's guard said no in the last moment; nothing was sent."""
 
 
-class Api(Protocol):
-    """The API server as all other parts see it: `ApiClient`, or what stands for it."""
+class Requests(Protocol):
+    """The API server as parts see it that only ask and write: `ApiClient`, or what stands for it."""
 
     async def request(
         self,
@@ -82,6 +82,10 @@ class Api(Protocol):
         guard: Callable[[], bool] | None = None,
     ) -> bytes:
         """Send one request and return the body of its answer; raises as `ApiClient.request` does."""
+
+
+class Api(Requests, Protocol):
+    """The API server as parts see it that follow objects, too."""
 
     def watch_lines(
         self, path: str, query: Mapping[str, str], *, idle_timeout_seconds: float

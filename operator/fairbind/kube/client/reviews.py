@@ -28,10 +28,11 @@ from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from fairbind.kube.client.api import Requests
 from fairbind.kube.client.errors import ApiError, TransientClusterError
 
 ALLOWED_SECONDS = 60.0
@@ -58,15 +59,6 @@ ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 Refusal = tuple[int, str]
 """An HTTP status and a line that says why."""
-
-
-class ReviewApi(Protocol):
-    """The part of `ApiClient` that this needs."""
-
-    async def request(
-        self, method: str, path: str, *, body: bytes | None = None, timeout_seconds: float = ...
-    ) -> bytes:
-        """Send one request; raises ApiError or TransientClusterError."""
 
 
 class _User(msgspec.Struct):
@@ -98,14 +90,14 @@ _token_decoder = msgspec.json.Decoder(_TokenReview)
 _access_decoder = msgspec.json.Decoder(_AccessReview)
 
 
-async def is_allowed(api: ReviewApi, spec: Mapping[str, Any], *, timeout_seconds: float = TIMEOUT_SECONDS) -> bool:
+async def is_allowed(api: Requests, spec: Mapping[str, Any], *, timeout_seconds: float = TIMEOUT_SECONDS) -> bool:
     """Ask whether a user may do something; spec: of a SubjectAccessReview. Raises as `post_review` does."""
     answer = await post_review(api, ACCESS_REVIEWS, "SubjectAccessReview", spec, timeout_seconds=timeout_seconds)
     return _access_decoder.decode(answer).status.allowed
 
 
 async def post_review(
-    api: ReviewApi, path: str, kind: str, spec: Mapping[str, Any], *, timeout_seconds: float = TIMEOUT_SECONDS
+    api: Requests, path: str, kind: str, spec: Mapping[str, Any], *, timeout_seconds: float = TIMEOUT_SECONDS
 ) -> bytes:
     """Ask a question of this kind and return the answer's body. Raises ApiError or TransientClusterError."""
     version = path.removeprefix("/apis/").rpartition("/")[0]
@@ -193,7 +185,7 @@ class Reviews:
 
     def __init__(
         self,
-        api: ReviewApi,
+        api: Requests,
         path: str,
         *,
         audiences: Sequence[str] = (),

@@ -37,6 +37,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from fairbind.kube.client.api import Requests
 from fairbind.kube.client.errors import ApiError, TransientClusterError
 from fairbind.kube.client.times import format_micro_time
 
@@ -52,15 +53,6 @@ MAX_FOREIGN_LEASE_SECONDS = 60.0
 COMPLAINT_SECONDS = 60.0
 
 _log = logging.getLogger(__name__)
-
-
-class LeaseApi(Protocol):
-    """The part of `ApiClient` that the elector needs."""
-
-    async def request(
-        self, method: str, path: str, *, body: bytes | None = None, timeout_seconds: float = ...
-    ) -> bytes:
-        """Send one request; raises ApiError or TransientClusterError."""
 
 
 class Others(Protocol):
@@ -107,7 +99,7 @@ class Elector:
 
     def __init__(
         self,
-        api: LeaseApi,
+        api: Requests,
         namespace: str,
         *,
         name: str = "fairbind",

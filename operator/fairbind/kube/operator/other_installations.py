@@ -19,13 +19,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Protocol
 
 import msgspec
 
+from fairbind.kube.client.api import Requests
 from fairbind.kube.client.errors import ApiError, TransientClusterError
 from fairbind.kube.client.reviews import is_allowed, post_review
 
@@ -48,21 +48,6 @@ SHORT_LOOK_SECONDS = 0.5
 
 _PREFIX = "system:serviceaccount:"
 _log = logging.getLogger(__name__)
-
-
-class RivalApi(Protocol):
-    """The part of `ApiClient` that this needs."""
-
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        timeout_seconds: float = ...,
-    ) -> bytes:
-        """Send one request; raises ApiError or TransientClusterError."""
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -118,7 +103,7 @@ class OtherInstallations:
 
     def __init__(
         self,
-        api: RivalApi,
+        api: Requests,
         namespace: str,
         scheduler_name: str,
         *,

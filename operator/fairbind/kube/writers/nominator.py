@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Protocol
 from urllib.parse import quote
@@ -29,7 +29,7 @@ import msgspec
 
 from fairbind.cluster.cache.nominations import NominationChange
 from fairbind.cluster.write_limits import WriteLimits
-from fairbind.kube.client.api import NotAllowedError
+from fairbind.kube.client.api import NotAllowedError, Requests
 from fairbind.kube.client.errors import ApiError, TransientClusterError, is_right_missing
 from fairbind.kube.part_failures import PartFailures
 from fairbind.kube.writers.binder import LOOK_TIMEOUT_SECONDS
@@ -48,23 +48,6 @@ _OUR_MANAGERS = "fairbind"
 _OUTDATED = frozenset({HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND})
 """Answers about a pod that is another one by now: the watch will show it, and it is looked at again."""
 _log = logging.getLogger(__name__)
-
-
-class NominationApi(Protocol):
-    """The part of `ApiClient` that the nominator needs."""
-
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        content_type: str = ...,
-        timeout_seconds: float = ...,
-        guard: Callable[[], bool] | None = None,
-    ) -> bytes:
-        """Send one request; raises ApiError, NotAllowedError or TransientClusterError."""
 
 
 class _StatusFields(msgspec.Struct):
@@ -110,7 +93,7 @@ class Nominator:
 
     def __init__(
         self,
-        api: NominationApi,
+        api: Requests,
         nominees: Nominees,
         is_leading: Callable[[], bool],
         may_decide: Callable[[], bool],

@@ -24,7 +24,7 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -32,7 +32,7 @@ import msgspec
 from fairbind.cluster.messages import shorten
 from fairbind.cluster.objects.facts import Owner
 from fairbind.cluster.write_limits import WriteLimits
-from fairbind.kube.client.api import STRATEGIC, NotAllowedError
+from fairbind.kube.client.api import STRATEGIC, NotAllowedError, Requests
 from fairbind.kube.client.errors import ApiError, TransientClusterError, is_namespace_ending, is_right_missing
 from fairbind.kube.client.times import format_micro_time, format_time
 from fairbind.kube.observer import SilentObserver
@@ -63,28 +63,12 @@ COMPLAINT_SECONDS = 300.0
 SCHEDULED, FAILED_SCHEDULING = "Scheduled", "FailedScheduling"
 """Reasons of events, as kube-scheduler writes them."""
 
-__all__ = ["Recorder", "WaitingPod", "WriteApi"]
+__all__ = ["Recorder", "WaitingPod"]
 
 _MERGE = "application/merge-patch+json"
 _EVENTS = "events"
 _CONDITIONS = "conditions"
 _log = logging.getLogger(__name__)
-
-
-class WriteApi(Protocol):
-    """The part of `ApiClient` that the recorder needs."""
-
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: bytes | None = None,
-        content_type: str = ...,
-        timeout_seconds: float = ...,
-        guard: Callable[[], bool] | None = None,
-    ) -> bytes:
-        """Send one request; raises ApiError, NotAllowedError or TransientClusterError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +87,7 @@ class Recorder:
 
     def __init__(
         self,
-        api: WriteApi,
+        api: Requests,
         *,
         scheduler_name: str,
         identity: str,
