@@ -54,7 +54,6 @@ from fairbind.scheduling.cycle.task_queues import (
 )
 from fairbind.scheduling.cycle.topology import TopologyState
 from fairbind.scheduling.cycle.unschedulable_cache import UnschedulableCache
-from fairbind.scheduling.policies.levels import Progress
 from fairbind.scheduling.policies.measures import Measure, Undo, get_progress
 from fairbind.scheduling.policies.registry import Policy
 
@@ -344,22 +343,17 @@ class Draft:
         """Return a filling of the tenant queues by their names: one for each tenant with tasks, or one for all."""
         open_queues = [queue for queue in self.queues if queue.task_class.blocked is None]
         if not self.policy.is_fair:
-            queues: list[TenantQueue | None] = [TenantQueue(open_queues, None, self.measure)]
-            return Filling(queues, self.measure, _HeldQueues(self, [], []))
+            return Filling([TenantQueue(open_queues, None, self.measure)], self.measure)
         by_tenant: dict[str, list[ClassQueue]] = {}
         for queue in open_queues:
             by_tenant.setdefault(queue.progress.name, []).append(queue)
         names, held = list(by_tenant), self.held.list_tenants()
         if held:
             names = sorted({*names, *held})
-        queues = [self._build_tenant_queue(name, by_tenant.get(name, [])) for name in names]
-        return Filling(queues, self.measure, _HeldQueues(self, names, queues))
+        return Filling([self._build_tenant_queue(name, by_tenant.get(name, [])) for name in names], self.measure)
 
-    def _build_tenant_queue(self, tenant: str, queues: Sequence[ClassQueue]) -> TenantQueue | None:
-        """Return a tenant's queue; None: its classes are all held, and the queue can be made when its turn comes."""
-        pools = self.measure.pools
-        if not queues and len(pools.amount_pr) == 1 and not pools.residual:
-            return None
+    def _build_tenant_queue(self, tenant: str, queues: Sequence[ClassQueue]) -> TenantQueue:
+        """Return a tenant's queue, to which its classes that are held come when its turn comes."""
         take_held = partial(self.take_held, tenant) if tenant in self.held else None
         return TenantQueue(queues, self.progress_of[tenant], self.measure, take_held)
 
@@ -401,25 +395,3 @@ class Draft:
         for entry in self._journal:
             if isinstance(entry, Choice) and entry.server == server:
                 yield entry.queue.task_class.placement.exclusive_keys.taken
-
-
-class _HeldQueues:
-    """Queues of tenants of which all classes are held in a draft. names, queues: of all tenants; None: of these."""
-
-    def __init__(self, draft: Draft, names: Sequence[str], queues: Sequence[TenantQueue | None]) -> None:
-        self._draft = draft
-        self._names = names
-        self._late = [n for n, queue in enumerate(queues) if queue is None]
-
-    def list_progress(self) -> list[tuple[int, Progress]]:
-        progress_of, names = self._draft.progress_of, self._names
-        return [(n, progress_of[names[n]]) for n in self._late]
-
-    def make(self, number: int) -> TenantQueue | None:
-        draft, name = self._draft, self._names[number]
-        queues = draft.take_held(name)
-        return TenantQueue(queues, draft.progress_of[name], draft.measure) if queues else None
-
-    @property
-    def are_void(self) -> bool:
-        return not len(self._draft.held)

@@ -34,9 +34,6 @@ class Held:
         for place, task_class in enumerate(self._classes):
             self._places_of.setdefault(task_class.tenant, []).append(place)
 
-    def __len__(self) -> int:
-        return len(self._places_of)
-
     def __contains__(self, tenant: str) -> bool:
         return tenant in self._places_of
 
