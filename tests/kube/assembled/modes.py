@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 from cluster.builders import Json, make_node, make_pod
@@ -35,15 +35,17 @@ def _is_silent_about(key: str) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def living(mode: str) -> AsyncIterator[Scene]:
-    """A scene with room for thousands of pods, a leader, and in gate and extender mode the other scheduler.
+async def living(mode: str, nodes: Iterable[Json] | None = None) -> AsyncIterator[Scene]:
+    """A scene with a leader, and in gate and extender mode the other scheduler.
 
-    That one says nothing about pods of team whose names begin with an s.
+    nodes: those of the cluster; without them there are some with room for thousands of pods. The other scheduler says
+    nothing about pods of team whose names begin with an s.
     """
     gates = GateSettings(OTHER, most_scale_ups=MOST_SCALE_UPS) if mode == "gate" else None
     async with playing(solves=False, gates=gates, extender=SETTINGS if mode == "extender" else None) as scene:
-        nodes = (f"n{n}" for n in range(NODES))
-        scene.server.put("nodes", *(make_node(name, allocatable=ROOM, labels={HOSTNAME: name}) for name in nodes))
+        names = (f"n{n}" for n in range(NODES))
+        large = (make_node(name, allocatable=ROOM, labels={HOSTNAME: name}) for name in names)
+        scene.server.put("nodes", *(large if nodes is None else nodes))
         await scene.pass_until_leading()
         running = None
         if mode != "bind":
