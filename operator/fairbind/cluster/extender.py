@@ -20,7 +20,7 @@ from itertools import islice
 import numpy as np
 
 from fairbind.cluster.cache.cache import ClusterCache
-from fairbind.cluster.cache.pending import compute_vector
+from fairbind.cluster.cache.node_books import compute_vector
 from fairbind.cluster.cache.pods import Held, Opened, PodEntry, Waiting, find_detail, find_tenant
 from fairbind.cluster.extender_turns import ClassNodes, ExtenderTurns, Turn
 from fairbind.cluster.objects.extender_wire import (

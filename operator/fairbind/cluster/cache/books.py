@@ -16,7 +16,7 @@ from fairbind.cluster.cache.due import find_part
 from fairbind.cluster.cache.forecast import Forecast
 from fairbind.cluster.cache.nodes import Servers
 from fairbind.cluster.cache.nominations import Nominations
-from fairbind.cluster.cache.pending import QueueKey, TaskQueue
+from fairbind.cluster.cache.pending import TaskQueue
 from fairbind.cluster.cache.pod_images import PodImages
 from fairbind.cluster.cache.pods import (
     Held,
@@ -30,6 +30,7 @@ from fairbind.cluster.cache.pods import (
     get_wishes,
     locate,
 )
+from fairbind.cluster.cache.queue_keys import QueueKey
 from fairbind.cluster.cache.running import RunningTasks
 from fairbind.cluster.cache.slots import WantedPods
 from fairbind.cluster.cache.usage import Usage

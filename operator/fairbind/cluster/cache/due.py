@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import zip_longest
 
-from fairbind.cluster.cache.pending import QueueKey, TaskQueue
+from fairbind.cluster.cache.pending import TaskQueue
+from fairbind.cluster.cache.queue_keys import QueueKey
 from fairbind.scheduling.cycle.task_queues import compute_turn
 
 MAX_DUE = 256

@@ -27,8 +27,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fairbind.cluster.cache.node_books import compute_vector
 from fairbind.cluster.cache.nodes import Servers
-from fairbind.cluster.cache.pending import compute_vector
 from fairbind.cluster.cache.pods import Held, Opened, PodEntry
 from fairbind.cluster.cache.volumes import Volumes
 from fairbind.cluster.filters.node_eligibility import Eligibility

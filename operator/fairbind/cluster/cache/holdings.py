@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from fairbind.cluster.cache.node_books import Axes, add_amounts
-from fairbind.cluster.cache.pending import compute_vector
+from fairbind.cluster.cache.node_books import Axes, add_amounts, compute_vector
 from fairbind.cluster.objects.facts import Constraints, Demand
 from fairbind.model import Placement
 from fairbind.model.tenants import Holding

@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fairbind.cluster.cache.books import Books
-from fairbind.cluster.cache.pending import compute_vector
+from fairbind.cluster.cache.node_books import compute_vector
 from fairbind.cluster.objects.facts import MOST_HOSTS, PodFacts
 from fairbind.model import Snapshot
 from fairbind.model.servers import sum_free_shares

@@ -118,6 +118,16 @@ def number_axes(axes: Axes) -> Mapping[str, int]:
     return {resource: r for r, resource in enumerate(axes)}
 
 
+def compute_vector(amounts: Amounts, axes: Axes) -> tuple[int, ...]:
+    """Return amounts in the order of the axes; a resource that is no axis drops out."""
+    number = number_axes(axes)
+    vector = [0] * len(axes)
+    for resource, amount in amounts:
+        if resource in number:
+            vector[number[resource]] = amount
+    return tuple(vector)
+
+
 def compute_rows(books: Sequence[ServerBook], axes: Axes) -> Rows:
     """Return the rows of nodes. A node costs what is in its book, however many axes there are."""
     number, width = number_axes(axes), len(axes)

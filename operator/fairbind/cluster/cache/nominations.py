@@ -24,8 +24,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fairbind.cluster.cache.node_books import Axes
-from fairbind.cluster.cache.pending import QueueKey, compute_vector
+from fairbind.cluster.cache.node_books import Axes, compute_vector
+from fairbind.cluster.cache.queue_keys import QueueKey
 from fairbind.cluster.filters.promised_pods import Nomination
 from fairbind.model import Placement
 from fairbind.model.wishes import ServerWish, SoftWishes

@@ -18,7 +18,8 @@ from math import inf
 import numpy as np
 
 from fairbind.cluster.cache.node_books import add_amounts
-from fairbind.cluster.cache.pending import QueueKey, TaskQueue
+from fairbind.cluster.cache.pending import TaskQueue
+from fairbind.cluster.cache.queue_keys import QueueKey
 from fairbind.cluster.cache.usage import TenantUsage, Unplaced
 from fairbind.cluster.objects.facts import CPU
 from fairbind.cluster.objects.quantity import MILLI

@@ -22,8 +22,8 @@ from fairbind.cluster.cache.claim_troubles import Trouble
 from fairbind.cluster.cache.claimed import add_brought, add_held
 from fairbind.cluster.cache.devices import Devices
 from fairbind.cluster.cache.nominations import Nominations
-from fairbind.cluster.cache.pending import QueueKey
 from fairbind.cluster.cache.pod_images import PodImages
+from fairbind.cluster.cache.queue_keys import QueueKey
 from fairbind.cluster.cache.volumes import Volumes
 from fairbind.cluster.cache.wish_turns import NOT_YET, WishTurns
 from fairbind.cluster.filters.anti_affinity import AntiAffinity

@@ -11,8 +11,8 @@ from fairbind.cluster.cache.host_names import HostNames
 from fairbind.cluster.cache.narrowing import find_narrowed
 from fairbind.cluster.cache.nominations import NominationChange
 from fairbind.cluster.cache.overview import build_overview, compute_pending_reasons, find_counting
-from fairbind.cluster.cache.pending import QueueKey
 from fairbind.cluster.cache.pods import Held, PodEntry, find_tenant
+from fairbind.cluster.cache.queue_keys import QueueKey
 from fairbind.cluster.cache.volume_plans import VolumePlan
 from fairbind.cluster.objects.facts import PODS, PodFacts
 from fairbind.cluster.objects.volume_facts import ClaimFacts

@@ -13,8 +13,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from fairbind.cluster.cache.node_books import Axes
-from fairbind.cluster.cache.pending import compute_vector
+from fairbind.cluster.cache.node_books import Axes, compute_vector
 from fairbind.cluster.objects.facts import Demand, PodFacts
 from fairbind.model import RunningTask
 

@@ -31,8 +31,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from fairbind.cluster.cache.node_books import Axes
-from fairbind.cluster.cache.pending import QueueKey, compute_vector
+from fairbind.cluster.cache.node_books import Axes, compute_vector
+from fairbind.cluster.cache.queue_keys import QueueKey
 from fairbind.cluster.objects.facts import PODS, Demand
 from fairbind.cluster.tenancy.tenants import TenantSpec
 from fairbind.model import TOLERANCE

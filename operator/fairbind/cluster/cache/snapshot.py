@@ -18,8 +18,9 @@ from fairbind.cluster.cache.growths import follow_growths
 from fairbind.cluster.cache.holdings import MAX_HELD_PLACEMENTS, choose_held_placements
 from fairbind.cluster.cache.kubelet_refusals import REFUSED
 from fairbind.cluster.cache.node_books import Axes
-from fairbind.cluster.cache.pending import NO_RULING, QueueKey, Ruling, TaskQueue
+from fairbind.cluster.cache.pending import NO_RULING, Ruling, TaskQueue
 from fairbind.cluster.cache.pinning import refuse
+from fairbind.cluster.cache.queue_keys import QueueKey
 from fairbind.cluster.cache.server_classes import ServerGrouping
 from fairbind.cluster.cache.window import MAX_CLASSES, MAX_PLACEMENTS, Choice, Window
 from fairbind.cluster.cache.window_groups import Group

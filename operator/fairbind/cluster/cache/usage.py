@@ -13,8 +13,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from fairbind.cluster.cache.holdings import FindPlacement, HeldKind, build_holdings, find_tenants_part
-from fairbind.cluster.cache.node_books import Axes, add_amounts
-from fairbind.cluster.cache.pending import compute_vector
+from fairbind.cluster.cache.node_books import Axes, add_amounts, compute_vector
 from fairbind.cluster.cache.pods import Held, Opened, Position
 from fairbind.cluster.cache.slots import WantedPods
 from fairbind.cluster.objects.facts import Amounts, Constraints, PodFacts

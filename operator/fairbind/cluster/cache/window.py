@@ -25,7 +25,8 @@ from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
 
-from fairbind.cluster.cache.pending import QueueKey, TaskQueue
+from fairbind.cluster.cache.pending import TaskQueue
+from fairbind.cluster.cache.queue_keys import QueueKey
 from fairbind.cluster.cache.window_groups import Group, Look, LookGroups, get_turn
 from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.objects.facts import Constraints

@@ -1,0 +1,77 @@
+"""What makes a class of waiting pods: all that decides where they may go and in whose share they count."""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
+
+from fairbind.cluster.filters.attach_limits import VolumeLoad
+from fairbind.cluster.filters.promised_pods import Rank
+from fairbind.cluster.filters.volume_offers import Wanted
+from fairbind.cluster.objects.facts import Constraints, Demand, PodTerm, TopologyWishes
+from fairbind.model import Rejection
+
+
+class QueueKey(NamedTuple):
+    """What makes a class.
+
+    unsupported: why its pods may not be placed at all, or None. pin: the name of the only node that they may use, or
+    None. selected_by: the terms in use that select its pods, if these may be placed. overtaken: the highest priority of
+    nominated pods that its pods are above, or None. nominee: the UID of its only pod, when that one is nominated
+    itself. wishes: what its pods require about other pods, or None. load: the volumes that a pod brings to its node, of
+    drivers that are looked at, or None. unbound: the volumes that a pod wants for claims that are not bound yet.
+    takes_turns: whether another scheduler places its pods when they have their turn.
+    """
+
+    tenant: str
+    demand: Demand
+    constraints: Constraints
+    unsupported: Rejection | None
+    pin: str | None = None
+    selected_by: frozenset[PodTerm] = frozenset()
+    overtaken: int | None = None
+    nominee: str | None = None
+    wishes: TopologyWishes | None = None
+    load: VolumeLoad | None = None
+    unbound: tuple[Wanted, ...] = ()
+    takes_turns: bool = False
+
+    @property
+    def is_about_volumes(self) -> bool:
+        """Whether where its pods may go may depend on what there is of volumes, and on what nodes take."""
+        return self.load is not None or bool(self.unbound)
+
+    @property
+    def has_reserved(self) -> bool:
+        """Whether its pods may use what is kept from others for a nominated pod."""
+        return self.overtaken is not None or self.nominee is not None
+
+    @property
+    def rank(self) -> Rank:
+        """Which nominated pods come before its pods."""
+        return Rank(self.overtaken, self.nominee)
+
+    @property
+    def repelled(self) -> frozenset[PodTerm]:
+        """The terms by which placed pods keep its pods away, but for its own, which are rules."""
+        return self.selected_by if self.wishes is None else self.selected_by.difference(self.wishes.apart)
+
+    def is_about(self, terms: frozenset[PodTerm]) -> bool:
+        """Whether where its pods may go may depend on one of these terms."""
+        return not (terms.isdisjoint(self.selected_by) and (self.wishes is None or terms.isdisjoint(self.wishes.terms)))
+
+    def is_about_images(self, names: AbstractSet[str]) -> bool:
+        """Whether its pods use one of these images."""
+        return not names.isdisjoint(self.constraints.images.names)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether where its pods may go depends on their constraints and demand only."""
+        return not (self.selected_by or self.unbound) and (
+            self.pin is None and self.wishes is None and self.load is None and not self.has_reserved
+        )
+
+    @property
+    def may_have_rules(self) -> bool:
+        """Whether where its pods may go may depend on other pods."""
+        return bool(self.selected_by) or self.wishes is not None
