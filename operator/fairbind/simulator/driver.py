@@ -24,6 +24,7 @@ from fairbind.cluster.listed_objects import build_cache
 from fairbind.cluster.objects.facts import HOSTNAME, NamespaceFacts, NodeFacts, PodFacts
 from fairbind.model import Bind, PolicySettings
 from fairbind.simulator.autoscaler import Autoscaler, find_marked
+from fairbind.simulator.baselines.base import find_base
 from fairbind.simulator.baselines.registry import build_baseline
 from fairbind.simulator.fair_shares import FairShares
 from fairbind.simulator.measuring import Measures
@@ -118,7 +119,7 @@ class Simulation:
         baseline = build_baseline(policy, scenario, workload)
         self._cluster = VirtualOperator(
             partial(_make_cache, scenario, policy),
-            policy,
+            find_base(policy),
             self._start,
             baseline=baseline,
             explains=any(isinstance(event.action, StartAutoscaler) for event in scenario.events),
@@ -148,7 +149,7 @@ class Simulation:
         shapes = {name: shape.node for name, shape in scenario.shapes.items()}
         names = dict.fromkeys(spec.name for spec in specs)
         cache = self._cluster.cache
-        held_to = {name: FairShares(cache, name) for name in yardsticks}
+        held_to = {name: FairShares(cache, find_base(name)) for name in yardsticks}
         fair_shares = next(iter(held_to.values()), self._cluster.fair_shares)
         return Measures(self._policy, names, shapes, home, cache, fair_shares, held_to)
 

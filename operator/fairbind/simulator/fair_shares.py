@@ -15,22 +15,21 @@ from fairbind.scheduling.fair_shares.problem import (
     solve_exactly,
 )
 from fairbind.scheduling.policies.registry import POLICIES
-from fairbind.simulator.baselines.base import find_base
 
 
 class FairShares:
     """Solves when what tenants want, who they are or what servers have has changed.
 
-    policy: whose mechanism; it need not be the one that decides.
+    policy: whose mechanism; it need not be the one that decides. None: a rule without any.
     """
 
-    def __init__(self, cache: ClusterCache, policy: str) -> None:
+    def __init__(self, cache: ClusterCache, policy: str | None) -> None:
         self._cache = cache
         self._warm = WarmStart()
         self._solved: ExactProblem | None = None
         self._answer: ExactShares | None = None
-        base = self._base = find_base(policy)
-        known = None if base is None else POLICIES[base]  # a rule of a baseline has no mechanism
+        self._policy = policy
+        known = None if policy is None else POLICIES[policy]
         self._has_mechanism = known is not None and known.mechanism is not None
         self._follows_targets = known is not None and known.follows_targets
 
@@ -51,7 +50,8 @@ class FairShares:
     def _refresh(self) -> bool:
         """Solve if the problem is another one; False when no tenant wants anything."""
         try:
-            settings = self._cache.settings if self._base is None else replace(self._cache.settings, policy=self._base)
+            settings = self._cache.settings
+            settings = settings if self._policy is None else replace(settings, policy=self._policy)
             problem = make_exact_problem(self._cache.build_detailed_snapshot(whole=True), settings)
             if problem is None:
                 self._solved = self._answer = None

@@ -31,17 +31,17 @@ from fairbind.simulator.reading import NANOSECONDS
 class VirtualOperator:
     """Decides about one cache as the operator does.
 
-    make_cache: given what the cache must call on changes. policy: the id, a baseline of the simulator too. baseline:
-    what decides then in place of a policy of the operator. start: called for each decision, in their order. follow:
-    called with what each cycle saw and decided, before its decisions start. explains: whether anything reads why tasks
-    wait. If not, cycles do not explain again what fitted nowhere; in simulated time nearly every cycle would.
+    make_cache: given what the cache must call on changes. policy: whose mechanism the fair shares are of, or None.
+    baseline: what decides in place of a policy of the operator. start: called for each decision, in their order.
+    follow: called with what each cycle saw and decided, before its decisions start. explains: whether anything reads
+    why tasks wait. If not, cycles do not explain again what fitted nowhere; in simulated time nearly every cycle would.
     scale: what shares were measured by at the last cycle. waits: those of the last cycle.
     """
 
     def __init__(
         self,
         make_cache: Callable[[Callable[[], None]], ClusterCache],
-        policy: str,
+        policy: str | None,
         start: Callable[[Bind], None],
         follow: Callable[[Snapshot, CycleReport], None] = lambda _snapshot, _report: None,
         baseline: Policy | None = None,
