@@ -69,7 +69,7 @@ FORBIDDEN = [
     ("simulator/probe.py", "import fairbind.kube.client.api", LAYERS),
     ("simulator/probe.py", "from random import random", SIMULATOR),
     ("simulator/probe.py", "import time", SIMULATOR),
-    ("cluster/pacing.py", "import fairbind.cluster.deciding", CLUSTER_LAYERS),
+    ("cluster/loop/pacing.py", "import fairbind.cluster.loop.deciding", CLUSTER_LAYERS),
     ("web/probe.py", "from kopf import on", KOPF),
     ("kube/operator/probe.py", "import prometheus_client", METRICS),
 ]

@@ -19,7 +19,7 @@ ROW = re.compile(r"`(\w+/[\w/]+\.[A-Z_]+)`")
 
 OF_ONE_OBJECT = """
 cluster/messages.MAX_CHARACTERS cluster/messages.MAX_REASONS cluster/messages._MAX_SHARE_DIGITS
-cluster/cache/overview.MOST_CLASSES cluster/extender.MOST_NAMED
+cluster/cache/overview.MOST_CLASSES cluster/other_schedulers/extender.MOST_NAMED
 cluster/objects/device_facts.MAX_DEVICES cluster/objects/device_facts.MAX_CONSUMERS
 cluster/objects/requests.MAX_RESOURCES cluster/objects/facts.MOST_HOSTS
 cluster/objects/image_facts.MAX_IMAGES cluster/objects/image_facts.MAX_NODE_NAMES cluster/objects/image_facts.MAX_NAME
@@ -38,24 +38,24 @@ web/serving.MAX_PORT web/serving.MOST_HEADERS kube/operator/other_installations.
 scheduling/policies/server_classes.MAX_TOLERANCE
 """
 OF_ONE_TENANT = """
-cluster/cache/wish_turns.MAX_TENANT_TERMS cluster/cache/volume_plans.MOST_PLANS
-cluster/cache/window.MAX_TENANT_PLACEMENTS
-cluster/cache/kubelet_refusals.MOST_REFUSALS cluster/cache/kubelet_refusals.MOST_KNOWN
-cluster/cache/window.MAX_TENANT_CLASSES cluster/bind_limits.MAX_STALLED_IN_NAMESPACE
+cluster/state/wish_turns.MAX_TENANT_TERMS cluster/state/volume_plans.MOST_PLANS
+cluster/classes/window.MAX_TENANT_PLACEMENTS
+cluster/state/kubelet_refusals.MOST_REFUSALS cluster/state/kubelet_refusals.MOST_KNOWN
+cluster/classes/window.MAX_TENANT_CLASSES cluster/loop/bind_limits.MAX_STALLED_IN_NAMESPACE
 cluster/filters/term_index.MAX_TERMS cluster/filters/term_index.MAX_PARTS
 kube/client/reviews.MOST_WAITING_PER_ADDRESS kube/writers/pod_messages.EVENTS_PER_CLASS
 kube/writers/recorder.NOTICES_PER_QUEUE
 """
 OF_NODES_AND_ADMINISTRATORS = """
-cluster/cache/nodes.MAX_AXES cluster/objects/device_facts.MAX_SHARED_PARTS kube/operator/extender.MOST_NODES
+cluster/state/nodes.MAX_AXES cluster/objects/device_facts.MAX_SHARED_PARTS kube/operator/extender.MOST_NODES
 kube/operator/node_fault_log.MOST_NAMES kube/operator/node_fault_log.MOST_LINES kube/operator/list_once.MOST_REPEATS
 kube/operator/journal.MAX_BYTES kube/operator/journal.MAX_WAITING kube/operator/open_gates.AT_ONCE
 kube/client/reflector.LINES_AT_ONCE kube/client/credentials.MOST_KUBECONFIG_BYTES
 """
 MEMORY_OF_ANSWERS = """
-cluster/write_limits.MAX_REMEMBERED cluster/pacing.MAX_REMEMBERED cluster/claim_rests.MAX_REMEMBERED
-cluster/node_waits.MAX_REMEMBERED web/connections.MOST_PROVEN
-cluster/bind_limits.MAX_REMEMBERED cluster/cache/running.MAX_CHANGED cluster/cache/nominations.MOST_KNOWN
+cluster/loop/write_limits.MAX_REMEMBERED cluster/loop/pacing.MAX_REMEMBERED cluster/loop/claim_rests.MAX_REMEMBERED
+cluster/other_schedulers/node_waits.MAX_REMEMBERED web/connections.MOST_PROVEN
+cluster/loop/bind_limits.MAX_REMEMBERED cluster/state/running.MAX_CHANGED cluster/state/nominations.MOST_KNOWN
 cluster/objects/requests.MAX_SHARED_DEMANDS cluster/objects/requests.MAX_REMEMBERED
 cluster/objects/constraints.MAX_SHARED_PLAIN cluster/objects/image_facts.MAX_SHARED_IMAGES
 cluster/objects/image_facts.MAX_SHARED_NAMES cluster/objects/image_facts.MAX_SHARED_USES

@@ -8,10 +8,10 @@ import pytest
 
 from fairbind.cli import main
 from fairbind.cli.advice import format_advice
-from fairbind.simulator.advice import Advice, Loss
-from fairbind.simulator.snapshot_file import format_snapshot
-from simulator.snapshots import make_two_tenants
-from simulator.test_advice import make_example
+from fairbind.what_if.advice import Advice, Loss
+from fairbind.what_if.snapshot_file import format_snapshot
+from what_if.snapshots import make_two_tenants
+from what_if.test_advice import make_example
 
 
 def write(tmp_path: Path, text: str) -> str:

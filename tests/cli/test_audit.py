@@ -12,8 +12,8 @@ from fairbind.cli import main
 from fairbind.cli.audit import MOST_ROWS, describe_report, format_report
 from fairbind.model.overview import ClusterOverview, TenantOverview
 from fairbind.scheduling.fair_shares.audit import AuditReport, Cause, Finding
-from fairbind.simulator.snapshot_file import format_snapshot
-from simulator.snapshots import make_two_tenants
+from fairbind.what_if.snapshot_file import format_snapshot
+from what_if.snapshots import make_two_tenants
 
 ENVY = Finding("b", "a", 0.0, 0.75, Cause.HISTORY)
 ALONE = Finding("b", None, 0.0, 0.5, Cause.INDIVISIBLE)

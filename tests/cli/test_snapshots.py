@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from fairbind.cli import main, snapshots
-from fairbind.cluster.journal import format_record
-from fairbind.cluster.listed_objects import ListedObjects
-from fairbind.simulator.snapshot_file import format_snapshot
-from simulator.snapshots import make_two_tenants
-from simulator.test_replay import record
+from fairbind.cluster.loop.journal import format_record
+from fairbind.what_if.listed_objects import ListedObjects
+from fairbind.what_if.snapshot_file import format_snapshot
+from what_if.snapshots import make_two_tenants
+from what_if.test_replay import record
 
 AWAY = (
     "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n"

@@ -10,9 +10,9 @@ import pytest
 
 from fairbind.cli import main
 from fairbind.cluster.objects.dry_run import DryRun
-from fairbind.simulator.snapshot_file import format_snapshot
-from fairbind.simulator.submission import ONE_POD, Manifests, make_trial_pod
-from simulator.snapshots import make_two_tenants
+from fairbind.what_if.snapshot_file import format_snapshot
+from fairbind.what_if.submission import ONE_POD, Manifests, make_trial_pod
+from what_if.snapshots import make_two_tenants
 
 if TYPE_CHECKING:
     from fairbind.cli.cluster_listing import Source

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fairbind.cluster.pacing_events import BindResult
+from fairbind.cluster.loop.pacing_events import BindResult
 from fairbind.model import CycleReport, Placement, PolicySettings, ServerTable, Snapshot, Task, TaskClass, Tenant, Wait
 from fairbind.scheduling import CycleState, Policy, UnschedulableCache, run_cycle
 

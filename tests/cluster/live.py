@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from cluster.histories import EPOCH, HistoricWorld, History, Timeline
-from fairbind.cluster import deciding, pacing
-from fairbind.cluster.pacing_events import BindResult
+from fairbind.cluster.loop import deciding, pacing
+from fairbind.cluster.loop.pacing_events import BindResult
 from fairbind.kube.operator.loop import Journal, SchedulingLoop
 from kube.operator.simulation import VirtualLoop
 

@@ -11,9 +11,9 @@ from math import inf
 import pytest
 
 from cluster.histories import EPOCH, HistoricWorld, History, Pod, Timeline
-from fairbind.cluster import pacing
-from fairbind.cluster.pacing import Pacing, is_recalling
-from fairbind.cluster.pacing_events import (
+from fairbind.cluster.loop import pacing
+from fairbind.cluster.loop.pacing import Pacing, is_recalling
+from fairbind.cluster.loop.pacing_events import (
     Announce,
     Beat,
     BindEnded,

@@ -21,8 +21,8 @@ from differential.oracle import Oracle, Scores, run_oracle
 from differential.ours import Ours
 from fairbind.model import TaskClass
 from fairbind.scheduling import run_cycle
-from fairbind.scheduling.cycle.topology import TopologyState
-from fairbind.scheduling.cycle.wishes import WishScores
+from fairbind.scheduling.cycle.servers.topology import TopologyState
+from fairbind.scheduling.cycle.servers.wishes import WishScores
 
 Json = dict[str, Any]
 

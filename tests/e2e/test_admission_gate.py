@@ -17,7 +17,7 @@ from e2e.test_constraint_budget import make_constrained
 from e2e.waiting import wait_for
 from e2e.workloads import SMALL, list_pods
 from fairbind.cluster.objects.facts import HOSTNAME
-from fairbind.cluster.opening import make_opening
+from fairbind.cluster.other_schedulers.opening import make_opening
 from localplane.nodes import make_node
 
 if TYPE_CHECKING:

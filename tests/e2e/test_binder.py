@@ -17,7 +17,7 @@ from e2e.audit import check_bound_once, read_bindings
 from e2e.members import bind_role
 from e2e.objects import make_pod
 from e2e.waiting import wait_for
-from fairbind.cluster.pacing_events import BindResult
+from fairbind.cluster.loop.pacing_events import BindResult
 from fairbind.kube.client.api import ApiClient
 from fairbind.kube.client.credentials import load_credentials
 from fairbind.kube.observer import SilentObserver

@@ -30,7 +30,7 @@ from e2e.waiting import wait_for
 from e2e.workloads import count_bindings, count_bound, create_pods, delete_pods, find_bound, list_pods, wait_full
 from fairbind.model import PolicySettings, Task
 from fairbind.scheduling import POLICIES
-from fairbind.scheduling.cycle.random_choices import RandomChoices
+from fairbind.scheduling.cycle.servers.random_choices import RandomChoices
 from localplane.nodes import make_node
 
 if TYPE_CHECKING:

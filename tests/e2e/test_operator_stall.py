@@ -29,7 +29,7 @@ PAGE_SECONDS = 2.0
 """A page comes from the other thread, on a machine that does other things too."""
 BUSY_CYCLE = """
 import pathlib, time
-from fairbind.cluster.deciding import Decider
+from fairbind.cluster.loop.deciding import Decider
 
 decide = Decider.decide
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from e2e.objects import make_pod
 from e2e.waiting import until
-from fairbind.cluster.pacing_events import BindResult
+from fairbind.cluster.loop.pacing_events import BindResult
 from fairbind.kube.client.api import ApiClient
 from fairbind.kube.client.credentials import load_credentials
 from fairbind.kube.observer import SilentObserver

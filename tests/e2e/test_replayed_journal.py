@@ -20,12 +20,12 @@ from e2e.objects import make_name, make_pod
 from e2e.operators import PROGRAM
 from e2e.waiting import wait_for
 from e2e.workloads import SHAPES, create_pod, create_pods
-from fairbind.cluster.deciding import Decider
-from fairbind.cluster.journal import CycleRecord, compute_fingerprint, find_difference, parse_journal
-from fairbind.cluster.listed_objects import build_cache
+from fairbind.cluster.loop.deciding import Decider
+from fairbind.cluster.loop.journal import CycleRecord, compute_fingerprint, find_difference, parse_journal
+from fairbind.cluster.loop.pacing_events import RunCycle
 from fairbind.cluster.objects.decode import PODS, Changed
-from fairbind.cluster.pacing_events import RunCycle
-from fairbind.simulator.snapshot_file import parse_snapshot
+from fairbind.what_if.listed_objects import build_cache
+from fairbind.what_if.snapshot_file import parse_snapshot
 from localplane.nodes import make_node
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from e2e.api import Api, Json
     from e2e.clusters import Cluster
     from e2e.conftest import MakeNamespace, MakeNodes, MakeTenant, StartOperator
-    from fairbind.cluster.listed_objects import ListedObjects
+    from fairbind.what_if.listed_objects import ListedObjects
 
 WATCH_SECONDS = 60
 ROUNDS_TRIED = 5

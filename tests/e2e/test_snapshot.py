@@ -10,7 +10,7 @@ from e2e.objects import make_name
 from e2e.operators import PROGRAM
 from e2e.waiting import wait_for
 from e2e.workloads import count_bound, create_pods, make_mixed_pods
-from fairbind.cluster.journal import parse_journal
+from fairbind.cluster.loop.journal import parse_journal
 from localplane.nodes import make_node
 
 if TYPE_CHECKING:

@@ -52,7 +52,7 @@ OLD_MODULES = frozenset(
 )
 DEFINED_ONCE = {"PodRecord", "TOLERANCE", "compute_turn", "split_task_name"}
 KNOWN = {
-    ("operator/fairbind/cluster/cache/window.py", "_Kind"),
+    ("operator/fairbind/cluster/classes/window.py", "_Kind"),
     ("operator/fairbind/kube/client/credentials.py", "_load_anew"),
     ("operator/fairbind/kube/client/errors.py", "anew"),
 }

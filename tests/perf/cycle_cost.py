@@ -28,9 +28,9 @@ if "--operator" in sys.argv:  # before anything of it is imported
     sys.path.insert(0, sys.argv[sys.argv.index("--operator") + 1])
 
 from cluster.builders import Cluster, make_node, make_pod, read_pod  # noqa: E402  the path comes first
-from fairbind.cluster.deciding import Decider  # noqa: E402
-from fairbind.cluster.pacing import MAX_OUTSTANDING  # noqa: E402
-from fairbind.cluster.pacing_events import RunCycle  # noqa: E402
+from fairbind.cluster.loop.deciding import Decider  # noqa: E402
+from fairbind.cluster.loop.pacing import MAX_OUTSTANDING  # noqa: E402
+from fairbind.cluster.loop.pacing_events import RunCycle  # noqa: E402
 from fairbind.kube.operator.surroundings import freeze_heap  # noqa: E402
 from fairbind.model import Bind, PolicySettings  # noqa: E402
 from fairbind.model.policy import DEFAULT_POLICY  # noqa: E402

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairbind.simulator.reading import NANOSECONDS
 from fairbind.simulator.traces import dlrm, google2011, openb
 from fairbind.simulator.traces.compose import Description, compose_scenario, draw_pods
 from fairbind.simulator.traces.rows import LeftOut
 from fairbind.simulator.traces.tasks import TRACE_END, Assumptions, Shape, TraceTask
+from fairbind.what_if.reading import NANOSECONDS
 from perf.google_servers import GOOGLE_SHAPES
 
 GOOGLE_JOBS = "google2011-job-events/job_events_users9pct_seed0.csv.gz"

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fairbind.cluster.cache.counting import NOT_FITTED
+from fairbind.cluster.classes.counting import NOT_FITTED
 from fairbind.cluster.filters.refusals import find_refusal
 from fairbind.simulator.driver import name_node
 from fairbind.simulator.scenario import Scenario

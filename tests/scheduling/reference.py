@@ -38,7 +38,7 @@ from fairbind.model import (
     Wait,
 )
 from fairbind.scheduling import POLICIES
-from fairbind.scheduling.cycle.random_choices import RandomChoices
+from fairbind.scheduling.cycle.servers.random_choices import RandomChoices
 
 Level = tuple[bool, Fraction, float]
 """Whether it is infinite, the value, and for who follows a target how far the tenant is on this very pool."""

@@ -22,7 +22,7 @@ from fairbind.model import (
 )
 from fairbind.scheduling import POLICIES, CycleState, UnschedulableCache, run_cycle
 from fairbind.scheduling.cycle.draft import Draft, Mark, expect_undefined_scores
-from fairbind.scheduling.cycle.room import Room
+from fairbind.scheduling.cycle.servers.room import Room
 from fairbind.scheduling.policies.target_ratios import TargetRatios
 from scheduling.drafts import Story, busy_snapshots
 from scheduling.rules import add_rules

@@ -7,8 +7,8 @@ import pytest
 
 from fairbind.model import PolicySettings, Snapshot
 from fairbind.scheduling import run_cycle
-from fairbind.scheduling.cycle import minima, shapes
-from fairbind.scheduling.cycle.minima import BlockMinima
+from fairbind.scheduling.cycle.servers import minima, shapes
+from fairbind.scheduling.cycle.servers.minima import BlockMinima
 from scheduling.strategies import POLICY_IDS
 from scheduling.worlds import build_class, build_placement, build_servers, build_snapshot, describe
 from seeds import draw_seeds

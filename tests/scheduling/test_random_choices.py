@@ -8,7 +8,7 @@ import pytest
 
 from fairbind.model import CycleReport, PolicySettings, Snapshot
 from fairbind.scheduling import run_cycle
-from fairbind.scheduling.cycle.random_choices import RandomChoices
+from fairbind.scheduling.cycle.servers.random_choices import RandomChoices
 from scheduling.reference import check_report
 from scheduling.worlds import build_class, build_placement, build_servers, build_snapshot, places_of
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from fairbind.model import DomainRules, LimitRule, Pin, Placement, ServerTable, SpreadRule, Task, TaskClass, Wait
-from fairbind.scheduling.cycle import held as held_module
-from fairbind.scheduling.cycle import remembered as module
-from fairbind.scheduling.cycle.held import Held
-from fairbind.scheduling.cycle.remembered import Fitting, Remembered
-from fairbind.scheduling.cycle.room import Room
-from fairbind.scheduling.cycle.task_queues import compute_turn
-from fairbind.scheduling.cycle.waits import identify_reach
+from fairbind.scheduling.cycle.order.task_queues import compute_turn
+from fairbind.scheduling.cycle.servers.room import Room
+from fairbind.scheduling.cycle.waits import held as held_module
+from fairbind.scheduling.cycle.waits import store as module
+from fairbind.scheduling.cycle.waits.explain import identify_reach
+from fairbind.scheduling.cycle.waits.held import Held
+from fairbind.scheduling.cycle.waits.store import Fitting, Remembered
 from scheduling.rules import FULL, SPREAD, build_counter, build_domains
 from scheduling.worlds import build_class, build_placement, build_servers
 from seeds import draw_seeds

@@ -28,7 +28,7 @@ from fairbind.model import (
 from fairbind.scheduling import CycleState, UnschedulableCache, compute_server_classes, run_cycle
 from fairbind.scheduling.cycle import state as state_module
 from fairbind.scheduling.cycle.draft import Draft
-from fairbind.scheduling.cycle.room import compute_left
+from fairbind.scheduling.cycle.servers.room import compute_left
 from fairbind.scheduling.policies import levels
 from scheduling.strategies import POLICY_IDS
 from scheduling.worlds import (

@@ -28,9 +28,11 @@ from fairbind.model import (
 )
 from fairbind.model.servers import FloatArray, IndexArray
 from fairbind.scheduling import UnschedulableCache, run_cycle
-from fairbind.scheduling.cycle import cycle, draft, held, remembered, unschedulable_cache
-from fairbind.scheduling.cycle.shapes import Shape
-from fairbind.scheduling.cycle.task_queues import ClassQueue
+from fairbind.scheduling.cycle import cycle, draft
+from fairbind.scheduling.cycle.order.task_queues import ClassQueue
+from fairbind.scheduling.cycle.servers.shapes import Shape
+from fairbind.scheduling.cycle.waits import held, unschedulable_cache
+from fairbind.scheduling.cycle.waits import store as remembered
 from rejections import unsupported
 from scheduling.rules import FOUR, FULL, OWN, ZONES, build_counter, build_domains
 from scheduling.strategies import POLICY_IDS

@@ -13,7 +13,7 @@ from fairbind.simulator.baselines.kai import divide
 from fairbind.simulator.baselines.registry import KNOWN_POLICIES, RULES, make_fgd
 from fairbind.simulator.driver import _make_cache, name_node
 from fairbind.simulator.parsing import parse_scenario
-from fairbind.simulator.virtual_operator import VirtualOperator
+from fairbind.what_if.virtual_operator import VirtualOperator
 from simulator.scenarios import Json, find_attempts, make_entry, run
 
 Counts = dict[str, int]

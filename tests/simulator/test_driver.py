@@ -5,19 +5,20 @@ from typing import Any
 
 import pytest
 
-from fairbind.cluster.pacing_events import (
+from fairbind.cluster.loop.pacing_events import (
     BindResult,
     Forget,
 )
 from fairbind.model import InvariantError
 from fairbind.scheduling import POLICIES
-from fairbind.simulator import driver, virtual_operator
+from fairbind.simulator import driver
 from fairbind.simulator.baselines.registry import KNOWN_POLICIES
 from fairbind.simulator.driver import StopRun, simulate
 from fairbind.simulator.parsing import parse_scenario
 from fairbind.simulator.results import Run
-from fairbind.simulator.virtual_operator import VirtualOperator
 from fairbind.simulator.workload import draw_workload
+from fairbind.what_if import virtual_operator
+from fairbind.what_if.virtual_operator import VirtualOperator
 from nights import leave_to_nights
 from simulator.scenarios import SECOND, check_capacity, find_attempts, find_starts, make_entry, make_scenario, run
 
@@ -153,7 +154,7 @@ def test_a_cordoned_node_takes_nothing_until_it_is_uncordoned() -> None:
 
 
 def test_what_an_event_concerns_goes_on_within_its_instant_however_much_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairbind.cluster.cache.due.MAX_DUE", 1)
+    monkeypatch.setattr("fairbind.cluster.classes.due.MAX_DUE", 1)
     events = [{"at": 1, "cordon": ["n-0"]}, {"at": 7, "uncordon": ["n-0"]}]
     late = [make_entry(f"late{n}", cpu=0.2 + 0.01 * n, arrival={"at": 2}) for n in range(5)]
     result = run(make_scenario(*late, events=events))

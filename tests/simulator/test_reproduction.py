@@ -13,7 +13,6 @@ import pytest
 
 from fairbind.cli import main
 from fairbind.fairness import make_problem
-from fairbind.simulator.reading import NANOSECONDS
 from fairbind.simulator.reproduction.drfh_runs import SERVERS, Day, Job, compute_use
 from fairbind.simulator.reproduction.dynamic_drf import solve_by_programs
 from fairbind.simulator.reproduction.outcome import Lab
@@ -29,6 +28,7 @@ from fairbind.simulator.reproduction.ps_dsf_clusters import (
 )
 from fairbind.simulator.reproduction.registry import PAPERS
 from fairbind.simulator.results import TaskRow
+from fairbind.what_if.reading import NANOSECONDS
 from reproduction import Kept
 
 COLUMNS = {

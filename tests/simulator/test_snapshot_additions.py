@@ -10,16 +10,16 @@ import pytest
 
 from cluster.builders import make_node, make_pod
 from fairbind.cli import main
-from fairbind.cluster.listed_objects import ListedObjects
 from fairbind.model import InvalidProblemError
 from fairbind.simulator.driver import simulate
 from fairbind.simulator.results import Run
 from fairbind.simulator.snapshot_additions import add_to_snapshot, read_seed
 from fairbind.simulator.snapshot_scenario import make_scenario
 from fairbind.simulator.workload import draw_workload
+from fairbind.what_if.listed_objects import ListedObjects
 from simulator.scenarios import Json, find_attempts, make_entry
-from simulator.snapshots import make_list, make_snapshot, make_tenant, make_two_tenants
-from simulator.test_what_if import make_node_pod
+from what_if.snapshots import make_list, make_snapshot, make_tenant, make_two_tenants
+from what_if.test_comparison import make_node_pod
 
 LATER = make_entry("later", tasks=3, duration=20, arrival={"at": 10})
 

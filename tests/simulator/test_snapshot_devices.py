@@ -7,10 +7,10 @@ from typing import Any
 
 from cluster.builders import Json, make_node, make_pod
 from cluster.devices import GPU, IMPLICIT, make_claim, make_class, make_slice
-from fairbind.cluster.listed_objects import ListedObjects, build_cache
-from fairbind.simulator.anonymise import anonymise
-from fairbind.simulator.snapshot_file import format_snapshot, parse_snapshot
-from simulator.snapshots import kind, make_list
+from fairbind.what_if.anonymise import anonymise
+from fairbind.what_if.listed_objects import ListedObjects, build_cache
+from fairbind.what_if.snapshot_file import format_snapshot, parse_snapshot
+from what_if.snapshots import kind, make_list
 
 SECRET = "hunter2"
 

@@ -6,20 +6,20 @@ from dataclasses import replace
 import pytest
 
 from cluster.builders import make_node, make_pod
-from fairbind.cluster.listed_objects import ListedObjects
 from fairbind.cluster.objects.captured import RunTime
 from fairbind.model import InvalidProblemError
 from fairbind.scheduling import POLICIES
 from fairbind.simulator.driver import simulate
-from fairbind.simulator.replay import describe_replay, replay
 from fairbind.simulator.results import Run
-from fairbind.simulator.snapshot_file import format_snapshot, parse_snapshot
 from fairbind.simulator.snapshot_scenario import make_scenario
 from fairbind.simulator.workload import draw_workload
+from fairbind.what_if.listed_objects import ListedObjects
+from fairbind.what_if.replay import describe_replay, replay
+from fairbind.what_if.snapshot_file import format_snapshot, parse_snapshot
 from simulator.scenarios import SECOND, find_attempts
-from simulator.snapshots import make_snapshot, make_tenant, make_two_tenants
-from simulator.test_anonymise import make_varied
-from simulator.test_what_if import make_node_pod
+from what_if.snapshots import make_snapshot, make_tenant, make_two_tenants
+from what_if.test_anonymise import make_varied
+from what_if.test_comparison import make_node_pod
 
 
 def run(listed: ListedObjects, *, seed: int = 0, **given: list[float]) -> Run:

@@ -7,12 +7,12 @@ import json
 import pytest
 
 from cluster.builders import Json, make_node, make_pod
-from fairbind.cluster.cache.claim_troubles import IN_USE, MISSING
-from fairbind.cluster.listed_objects import ListedObjects, build_cache
+from fairbind.cluster.state.claim_troubles import IN_USE, MISSING
 from fairbind.model import InvalidProblemError
-from fairbind.simulator.anonymise import anonymise
-from fairbind.simulator.snapshot_file import format_snapshot, parse_snapshot
-from simulator.snapshots import kind, make_list
+from fairbind.what_if.anonymise import anonymise
+from fairbind.what_if.listed_objects import ListedObjects, build_cache
+from fairbind.what_if.snapshot_file import format_snapshot, parse_snapshot
+from what_if.snapshots import kind, make_list
 
 SECRET = "hunter2"
 ZONE = "topology.kubernetes.io/zone"

@@ -25,11 +25,8 @@ import numpy as np
 
 from cluster.builders import SCHEDULER, Json, make_namespace, make_node, make_pod, next_version
 from fairbind.cluster.cache.cache import ClusterCache
-from fairbind.cluster.messages import format_unschedulable
-from fairbind.cluster.objects.decode import NAMESPACES, NODES, PODS, Changed
-from fairbind.cluster.objects.facts import Interner
-from fairbind.cluster.pacing import Pacing
-from fairbind.cluster.pacing_events import (
+from fairbind.cluster.loop.pacing import Pacing
+from fairbind.cluster.loop.pacing_events import (
     Announce,
     BindEnded,
     BindResult,
@@ -43,7 +40,10 @@ from fairbind.cluster.pacing_events import (
     Tick,
     WakeAt,
 )
-from fairbind.cluster.pacing_events import Changed as SomethingChanged
+from fairbind.cluster.loop.pacing_events import Changed as SomethingChanged
+from fairbind.cluster.messages import format_unschedulable
+from fairbind.cluster.objects.decode import NAMESPACES, NODES, PODS, Changed
+from fairbind.cluster.objects.facts import Interner
 from fairbind.cluster.tenancy.tenants import parse_tenant
 from fairbind.model import Bind
 from fairbind.scheduling import CycleState, UnschedulableCache, run_cycle

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fairbind.cli.cluster_listing import Source, read_objects
 from fairbind.cli.documents import format_document
 from fairbind.cli.mechanisms.tables import find_width, lay_out, lay_out_columns, write_text
-from fairbind.simulator.advice import Advice, advise
+from fairbind.what_if.advice import Advice, advise
 
 MOST_TENANTS = 30
 """A table shows so many tenants; JSON and YAML have all."""

@@ -15,7 +15,6 @@ from click.core import ParameterSource
 from fairbind import __version__
 from fairbind.cli.mechanisms.reading import read_document
 from fairbind.cluster.cache.cache import ClusterCache
-from fairbind.cluster.listed_objects import DEFAULT_SCHEDULER_NAME, ListedObjects, build_cache
 from fairbind.cluster.objects.dry_run import DryRun
 from fairbind.kube.client.api import ApiClient
 from fairbind.kube.client.credentials import load_credentials
@@ -23,8 +22,9 @@ from fairbind.kube.client.dry_run import create_on_trial
 from fairbind.kube.operator.administration_log import AdministrationLog
 from fairbind.kube.operator.list_once import list_cluster_once
 from fairbind.model.errors import InvalidProblemError
-from fairbind.simulator.snapshot_file import parse_snapshot
-from fairbind.simulator.submission import Manifests, make_trial_pod
+from fairbind.what_if.listed_objects import DEFAULT_SCHEDULER_NAME, ListedObjects, build_cache
+from fairbind.what_if.snapshot_file import parse_snapshot
+from fairbind.what_if.submission import Manifests, make_trial_pod
 
 Answer = TypeVar("Answer")
 

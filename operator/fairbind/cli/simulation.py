@@ -26,15 +26,15 @@ from fairbind.cli.progress import Progress
 from fairbind.model.errors import FairbindError, InvalidProblemError
 from fairbind.simulator.driver import Simulation, StopRun
 from fairbind.simulator.parsing import check_policies, parse_scenario
-from fairbind.simulator.reading import NANOSECONDS
 from fairbind.simulator.report import compute_report
 from fairbind.simulator.results import Run
 from fairbind.simulator.scenario import Scenario
 from fairbind.simulator.snapshot_additions import add_to_snapshot, read_seed
-from fairbind.simulator.snapshot_file import parse_snapshot
 from fairbind.simulator.snapshot_scenario import make_scenario
 from fairbind.simulator.tables import choose_format, write_results
 from fairbind.simulator.workload import Workload, draw_workload
+from fairbind.what_if.reading import NANOSECONDS
+from fairbind.what_if.snapshot_file import parse_snapshot
 
 LOOK_SECONDS = 0.2
 GIVE_UP = signal.SIGUSR1

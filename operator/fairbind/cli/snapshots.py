@@ -12,13 +12,13 @@ from fairbind.cli.exit_status import EXIT_FAILURE
 from fairbind.cli.mechanisms.reading import STANDARD_INPUT, read_text
 from fairbind.cli.mechanisms.tables import find_width, lay_out_wrapped, write_text
 from fairbind.cli.pod_groups import group_equal, name_first, name_some
-from fairbind.cluster.journal import CycleRecord, parse_journal
+from fairbind.cluster.loop.journal import CycleRecord, parse_journal
 from fairbind.model import InvalidProblemError
 from fairbind.scheduling import POLICIES
-from fairbind.simulator.anonymise import anonymise
-from fairbind.simulator.replay import Comparison, compare_with_journal, describe_replay, replay
-from fairbind.simulator.snapshot_file import format_snapshot
-from fairbind.simulator.trial import Trial, explain_turn
+from fairbind.what_if.anonymise import anonymise
+from fairbind.what_if.replay import Comparison, compare_with_journal, describe_replay, replay
+from fairbind.what_if.snapshot_file import format_snapshot
+from fairbind.what_if.trial import Trial, explain_turn
 
 
 def write_snapshot(source: Source, target: str, *, is_anonymous: bool) -> None:

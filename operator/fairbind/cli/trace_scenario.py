@@ -11,11 +11,11 @@ import click
 
 from fairbind.cli.mechanisms.tables import write_text
 from fairbind.model.errors import InvalidProblemError
-from fairbind.simulator.reading import NANOSECONDS
 from fairbind.simulator.traces import bitbrains, dlrm, google2011, openb, own
 from fairbind.simulator.traces.compose import Description, compose_scenario, draw_pods
 from fairbind.simulator.traces.rows import LeftOut
 from fairbind.simulator.traces.tasks import Assumptions, Shape, TraceTask
+from fairbind.what_if.reading import NANOSECONDS
 
 WITHOUT_REQUESTS = "google2011"
 

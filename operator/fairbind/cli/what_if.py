@@ -10,12 +10,12 @@ from fairbind.cli.mechanisms.reading import read_documents
 from fairbind.cli.mechanisms.tables import find_width, lay_out, lay_out_wrapped, write_text
 from fairbind.cli.options import gather_run_times
 from fairbind.cli.pod_groups import group_equal, name_first, name_some
-from fairbind.cluster.listed_objects import ListedObjects
-from fairbind.simulator.answers import Answer, Submission, answer
-from fairbind.simulator.changes import add_nodes, cordon, remove_node, set_policy, set_weight
-from fairbind.simulator.submission import read_manifests
-from fairbind.simulator.submission import submit as submit_manifests
-from fairbind.simulator.what_if import State
+from fairbind.what_if.answers import Answer, Submission, answer
+from fairbind.what_if.changes import add_nodes, cordon, remove_node, set_policy, set_weight
+from fairbind.what_if.comparison import State
+from fairbind.what_if.listed_objects import ListedObjects
+from fairbind.what_if.submission import read_manifests
+from fairbind.what_if.submission import submit as submit_manifests
 
 MOST_NAMED = 5
 MOST_ROWS = 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from fairbind.cluster.pacing_events import BindResult
+from fairbind.cluster.loop.pacing_events import BindResult
 
 
 class BindCarrier(Protocol):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fairbind.scheduling.cycle.cycle import run_cycle
 from fairbind.scheduling.cycle.state import CycleState
-from fairbind.scheduling.cycle.unschedulable_cache import MANY_CLASSES, UnschedulableCache
+from fairbind.scheduling.cycle.waits.unschedulable_cache import MANY_CLASSES, UnschedulableCache
 from fairbind.scheduling.policies.levels import compute_virtual_dominant_shares
 from fairbind.scheduling.policies.registry import POLICIES, Policy
 from fairbind.scheduling.policies.server_classes import compute_server_classes

@@ -20,13 +20,11 @@ from typing import NamedTuple
 import msgspec
 
 from fairbind.cluster.cache.cache import ClusterCache
-from fairbind.cluster.listed_objects import build_cache
 from fairbind.cluster.objects.facts import HOSTNAME, NamespaceFacts, NodeFacts, PodFacts
 from fairbind.model import Bind, PolicySettings
 from fairbind.simulator.autoscaler import Autoscaler, find_marked
 from fairbind.simulator.baselines.base import find_base
 from fairbind.simulator.baselines.registry import build_baseline
-from fairbind.simulator.fair_shares import FairShares
 from fairbind.simulator.measuring import Measures
 from fairbind.simulator.parse_pods import SCHEDULER
 from fairbind.simulator.results import Run, TaskRow
@@ -45,8 +43,10 @@ from fairbind.simulator.scenario import (
 )
 from fairbind.simulator.slots import SLOTS, divide_into_slots, set_policy
 from fairbind.simulator.summary import TaskTimes, compute_summary
-from fairbind.simulator.virtual_operator import VirtualOperator
 from fairbind.simulator.workload import FOREVER, Workload
+from fairbind.what_if.fair_shares import FairShares
+from fairbind.what_if.listed_objects import build_cache
+from fairbind.what_if.virtual_operator import VirtualOperator
 
 NEW_NODE = "(a new node)"
 """The name by which autoscalers ask what a node would take: no pod can select it, as no label may have such a value."""

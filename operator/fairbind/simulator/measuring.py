@@ -12,18 +12,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fairbind.cluster.cache.cache import ClusterCache
-from fairbind.cluster.cache.node_books import add_amounts
 from fairbind.cluster.cache.overview import to_people_units
-from fairbind.cluster.cache.snapshot import Scale
+from fairbind.cluster.classes.snapshot import Scale
 from fairbind.cluster.objects.facts import PODS, Amounts, NodeFacts, PodFacts
+from fairbind.cluster.state.node_books import add_amounts
 from fairbind.cluster.tenancy.tenants import IMPLICIT_PREFIX
 from fairbind.model import compute_dominant_share
 from fairbind.model.overview import ClusterOverview
 from fairbind.scheduling.fair_shares.audit import Finding
 from fairbind.simulator.auditing import MOST_TENANTS, AuditLog, find_unfairness
-from fairbind.simulator.fair_shares import FairShares
 from fairbind.simulator.results import Closeness, ShareRow, UtilisationRow
 from fairbind.simulator.slots import SLOT_RESOURCE
+from fairbind.what_if.fair_shares import FairShares
 
 
 def find_counting(scale: Scale) -> tuple[bool, ...]:

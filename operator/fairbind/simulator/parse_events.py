@@ -10,7 +10,19 @@ from typing import Final
 from fairbind.cluster.tenancy.tenants import TenantSpec, parse_tenant
 from fairbind.fairness.problems.fields import Path, show_path, show_value
 from fairbind.model import InvalidProblemError
-from fairbind.simulator.reading import (
+from fairbind.simulator.scenario import (
+    Action,
+    AddNodes,
+    Cordon,
+    Event,
+    NodeNames,
+    RemoveNodes,
+    RemoveTenant,
+    SetTenant,
+    Shape,
+    StartAutoscaler,
+)
+from fairbind.what_if.reading import (
     add_name,
     check_known,
     complain,
@@ -23,18 +35,6 @@ from fairbind.simulator.reading import (
     read_time,
     read_whole,
     refuse,
-)
-from fairbind.simulator.scenario import (
-    Action,
-    AddNodes,
-    Cordon,
-    Event,
-    NodeNames,
-    RemoveNodes,
-    RemoveTenant,
-    SetTenant,
-    Shape,
-    StartAutoscaler,
 )
 
 TENANT_FIELDS: Final = ("name", "weight", "resourceWeights", "namespaces")

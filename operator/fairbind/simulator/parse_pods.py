@@ -10,7 +10,6 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from fairbind.cluster.listed_objects import ListedObjects
 from fairbind.cluster.objects import manifest_wire, wire
 from fairbind.cluster.objects.convert import UNREADABLE
 from fairbind.cluster.objects.decode import PODS
@@ -18,8 +17,9 @@ from fairbind.cluster.objects.facts import PodFacts
 from fairbind.cluster.objects.quantity import QuantityError, to_base_units
 from fairbind.fairness.problems.fields import Path, show_path
 from fairbind.model import MAX_AMOUNT, InvalidProblemError
-from fairbind.simulator.admission import PodRefusedError, admit, complete
-from fairbind.simulator.reading import check_known, complain, read_mapping, read_object, read_whole, refuse
+from fairbind.what_if.admission import PodRefusedError, admit, complete
+from fairbind.what_if.listed_objects import ListedObjects
+from fairbind.what_if.reading import check_known, complain, read_mapping, read_object, read_whole, refuse
 
 SCHEDULER: Final = "fairbind"
 POD_FIELDS: Final = (

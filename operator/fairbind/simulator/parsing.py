@@ -11,7 +11,6 @@ from typing import Final
 
 import msgspec
 
-from fairbind.cluster.listed_objects import ListedObjects
 from fairbind.cluster.objects.decode import NODES
 from fairbind.cluster.objects.facts import PODS as SLOTS
 from fairbind.cluster.objects.facts import NodeFacts
@@ -21,25 +20,6 @@ from fairbind.model.policy import DEFAULT_POLICY
 from fairbind.simulator.baselines.registry import KNOWN_POLICIES
 from fairbind.simulator.parse_events import MOST_NODES, Stage, number_tenant, read_events, read_tenant
 from fairbind.simulator.parse_pods import read_amounts, read_label_value, read_labels, read_pod
-from fairbind.simulator.reading import (
-    LEAST_SECONDS,
-    MOST_SECONDS,
-    NANOSECONDS,
-    add_name,
-    check_known,
-    complain,
-    read_choice,
-    read_list,
-    read_name,
-    read_number,
-    read_object,
-    read_optional_list,
-    read_span,
-    read_text,
-    read_time,
-    read_whole,
-    refuse,
-)
 from fairbind.simulator.scenario import (
     AllAt,
     Arrival,
@@ -59,6 +39,26 @@ from fairbind.simulator.scenario import (
     Uniform,
 )
 from fairbind.simulator.slots import DEFAULT_SLOTS
+from fairbind.what_if.listed_objects import ListedObjects
+from fairbind.what_if.reading import (
+    LEAST_SECONDS,
+    MOST_SECONDS,
+    NANOSECONDS,
+    add_name,
+    check_known,
+    complain,
+    read_choice,
+    read_list,
+    read_name,
+    read_number,
+    read_object,
+    read_optional_list,
+    read_span,
+    read_text,
+    read_time,
+    read_whole,
+    refuse,
+)
 
 DEFAULT_MEASURE_EVERY: Final = 10 * NANOSECONDS
 UNLIMITED_PODS: Final = 1_000_000

@@ -10,9 +10,9 @@ from math import inf
 from typing import Any, Final
 
 from fairbind.simulator.charts import COLOURS, MOST_LINES, Line, Points, draw_chart, make_distribution
-from fairbind.simulator.reading import NANOSECONDS
 from fairbind.simulator.results import Run, TaskRow
 from fairbind.simulator.scenario import Scenario
+from fairbind.what_if.reading import NANOSECONDS
 
 JOB_SIZES: Final = (1, 10, 50, 100, 500)
 """Jobs, which are workload entries, are grouped by how many tasks they have, up to each of these."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fairbind.cluster.listed_objects import ListedObjects
 from fairbind.cluster.objects.facts import NodeFacts, PodFacts
 from fairbind.cluster.tenancy.tenants import TenantSpec
+from fairbind.what_if.listed_objects import ListedObjects
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from fairbind.simulator.parsing import (
     TAINT_EFFECTS,
     UNLIMITED_PODS,
 )
-from fairbind.simulator.reading import LEAST_SECONDS, MOST_SECONDS, NANOSECONDS
 from fairbind.simulator.slots import DEFAULT_SLOTS
+from fairbind.what_if.reading import LEAST_SECONDS, MOST_SECONDS, NANOSECONDS
 
 _TIME: Final = {"type": "number", "minimum": 0, "maximum": MOST_SECONDS}
 _SPAN: Final = {"type": "number", "minimum": LEAST_SECONDS, "maximum": MOST_SECONDS}

@@ -34,8 +34,8 @@ from fairbind.simulator.parsing import (
     read_shapes,
     read_workload,
 )
-from fairbind.simulator.reading import add_name, complain, read_list, read_object, read_span, read_text, read_whole
 from fairbind.simulator.scenario import AddNodes, Entry, Event, Scenario, SetTenant, Shape, StartAutoscaler
+from fairbind.what_if.reading import add_name, complain, read_list, read_object, read_span, read_text, read_whole
 
 _DOCUMENT: Final = (DocumentName("scenario"),)
 

@@ -15,19 +15,19 @@ import msgspec
 import numpy as np
 
 from fairbind.cluster.cache.cache import ClusterCache
-from fairbind.cluster.listed_objects import ListedObjects, build_cache
 from fairbind.cluster.objects import wire
 from fairbind.cluster.objects.captured import belongs_to_node
 from fairbind.cluster.objects.convert import convert_node, convert_pod, parse_time
 from fairbind.cluster.objects.facts import HOSTNAME, NodeFacts
 from fairbind.cluster.tenancy.tenants import IMPLICIT_PREFIX, TenantSpec
 from fairbind.model import Snapshot
-from fairbind.simulator.changes import find_node_pods, make_node_like, release
 from fairbind.simulator.parsing import DEFAULT_MEASURE_EVERY
-from fairbind.simulator.reading import MOST_SECONDS, NANOSECONDS, complain
 from fairbind.simulator.scenario import AllAt, Each, Entry, ListedPod, Scenario, Shape
 from fairbind.simulator.slots import DEFAULT_SLOTS
-from fairbind.simulator.wait_estimate import RunTimes
+from fairbind.what_if.changes import find_node_pods, make_node_like, release
+from fairbind.what_if.listed_objects import ListedObjects, build_cache
+from fairbind.what_if.reading import MOST_SECONDS, NANOSECONDS, complain
+from fairbind.what_if.wait_estimate import RunTimes
 
 NAME: Final = "snapshot"
 MEASUREMENTS: Final = 100

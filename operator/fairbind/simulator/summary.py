@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from fairbind.simulator.measuring import Measures, TenantMeasures
-from fairbind.simulator.reading import NANOSECONDS
 from fairbind.simulator.results import TaskRow
 from fairbind.simulator.workload import FOREVER
+from fairbind.what_if.reading import NANOSECONDS
 
 TAIL_PERCENT = 95.0
 

@@ -15,8 +15,8 @@ from typing import Any, Final, get_type_hints
 import numpy as np
 
 from fairbind.model import InvalidProblemError
-from fairbind.simulator.reading import NANOSECONDS
 from fairbind.simulator.results import Run, ShareRow, TaskRow, UtilisationRow
+from fairbind.what_if.reading import NANOSECONDS
 
 PARQUET: Final = "parquet"
 CSV: Final = "csv"

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fairbind.simulator.reading import MOST_SECONDS, NANOSECONDS
 from fairbind.simulator.scenario import (
     AllAt,
     Arrival,
@@ -27,6 +26,7 @@ from fairbind.simulator.scenario import (
     Times,
     Uniform,
 )
+from fairbind.what_if.reading import MOST_SECONDS, NANOSECONDS
 
 FOREVER = -1
 """The length of a task that never ends."""

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cluster.builders import Cluster, Json, make_node, make_pod, read_node, read_pod
-from fairbind.cluster.cache.window import MAX_TENANT_PLACEMENTS
+from fairbind.cluster.classes.window import MAX_TENANT_PLACEMENTS
 from fairbind.cluster.objects.facts import TURN_GATE
 from fairbind.cluster.objects.requests import DEFAULT_SHARE, make_demand
 from fairbind.model import MAX_AMOUNT, InvariantError, PolicySettings, Targets

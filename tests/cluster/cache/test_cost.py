@@ -15,11 +15,12 @@ import pytest
 
 from cluster.builders import Cluster, Json, make_node, make_pod, read_node, read_pod
 from cluster.counting import count_calls
-from fairbind.cluster.cache import nodes, window
-from fairbind.cluster.cache.snapshot import SnapshotBuilder
-from fairbind.cluster.cache.window import MAX_TENANT_PLACEMENTS
+from fairbind.cluster.classes import window
+from fairbind.cluster.classes.snapshot import SnapshotBuilder
+from fairbind.cluster.classes.window import MAX_TENANT_PLACEMENTS
 from fairbind.cluster.filters.relevance import NodeFeatures
 from fairbind.cluster.objects.requests import MAX_RESOURCES
+from fairbind.cluster.state import nodes
 from fairbind.model import PolicySettings
 from fairbind.scheduling import CycleState, UnschedulableCache, run_cycle
 from fairbind.scheduling.cycle import checks

@@ -9,10 +9,10 @@ from types import FrameType
 import pytest
 
 from cluster.builders import Cluster, make_node, make_pod
-from fairbind.cluster.deciding import Decider
-from fairbind.cluster.pacing_events import RunCycle
+from fairbind.cluster.loop.deciding import Decider
+from fairbind.cluster.loop.pacing_events import RunCycle
 from fairbind.model import PolicySettings
-from fairbind.scheduling.cycle.unschedulable_cache import MANY_CLASSES
+from fairbind.scheduling.cycle.waits.unschedulable_cache import MANY_CLASSES
 
 TENANTS = 900
 FEW = 8

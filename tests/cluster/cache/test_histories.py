@@ -33,10 +33,11 @@ from cluster.builders import (
     read_node,
     read_pod,
 )
-from fairbind.cluster.cache import books, consistency, due
 from fairbind.cluster.cache.cache import ClusterCache
+from fairbind.cluster.classes import books, due
 from fairbind.cluster.filters.refusals import is_inside
 from fairbind.cluster.objects.facts import PodFacts
+from fairbind.cluster.state import consistency
 from fairbind.cluster.tenancy.tenants import TenantSpec, parse_tenant
 from fairbind.model import MAX_AMOUNT, PolicySettings, Snapshot, Unclaimed, Wait
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cluster.builders import make_node, make_pod
-from cluster.cache.test_gate import World, make_gated
+from cluster.state.test_gate import World, make_gated
 from fairbind.cluster.objects.facts import MOST_HOSTS
 from fairbind.model import PolicySettings
 

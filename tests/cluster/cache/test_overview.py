@@ -11,9 +11,9 @@ from hypothesis.stateful import rule
 from cluster.builders import SCHEDULER, Cluster, Json, make_namespace, make_node, make_pod, read_namespace
 from cluster.cache.test_histories import KINDS, Histories
 from fairbind.cluster.cache.cache import ClusterCache
-from fairbind.cluster.cache.consistency import describe
 from fairbind.cluster.cache.overview import SHOWN_CLASSES
 from fairbind.cluster.messages import compute_condition_reason, format_unschedulable
+from fairbind.cluster.state.consistency import describe
 from fairbind.cluster.tenancy.tenants import TenantSpec
 from fairbind.model import CycleReport, PolicySettings, Unclaimed
 from fairbind.model.overview import OTHER_CLASSES

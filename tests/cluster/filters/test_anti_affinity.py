@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cluster.builders import Cluster, Json, make_namespace, make_node, make_pod, read_node, read_pod
 from cluster.counting import count_calls
-from fairbind.cluster.cache import books
+from fairbind.cluster.classes import books
 from fairbind.cluster.filters.anti_affinity import AntiAffinity
 from fairbind.cluster.filters.selector_bits import SelectorBits
 from fairbind.cluster.objects.budget import MAX_REPELLING_TERMS

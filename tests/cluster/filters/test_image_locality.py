@@ -10,8 +10,8 @@ from cluster.builders import Cluster, Json, make_node, make_pod, read_node, read
 from cluster.counting import count_calls
 from cluster.filters.test_soft_wishes import prefer
 from cluster.filters.test_topology import SMALL, count_nodes
-from fairbind.cluster.cache import books
-from fairbind.cluster.cache.snapshot import SnapshotBuilder
+from fairbind.cluster.classes import books
+from fairbind.cluster.classes.snapshot import SnapshotBuilder
 from fairbind.cluster.filters.image_locality import ImageLocality
 from fairbind.cluster.filters.node_columns import NodeColumns
 from fairbind.cluster.objects.image_facts import (

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from cluster.builders import Cluster, Json, make_node, make_pod, read_pod
-from fairbind.cluster.cache import window
+from fairbind.cluster.classes import window
 from fairbind.cluster.objects import budget, wire
 from fairbind.cluster.objects.constraints import NO_CONSTRAINTS
 from fairbind.cluster.objects.decode import PODS

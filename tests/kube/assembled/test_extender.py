@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cluster.builders import Json, make_node, make_pod
-from fairbind.cluster.extender import OWN_REASONS
-from fairbind.cluster.pacing_events import BindResult
+from fairbind.cluster.loop.pacing_events import BindResult
+from fairbind.cluster.other_schedulers.extender import OWN_REASONS
 from fairbind.kube.operator.extender import ExtenderSettings
 from fairbind.kube.writers.nudge import TURN_CONDITION
 from kube.assembled.faults import LEASES, delay, ignore, lose_answer, refuse

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from cluster.builders import Json, make_namespace, make_node, make_pod
-from fairbind.cluster.cache.volume_plans import MOST_PLANS
+from fairbind.cluster.state.volume_plans import MOST_PLANS
 from fairbind.kube.writers.claim_binder import CLAIM_SECONDS
 from kube.assembled.replicas import Scene, in_virtual_time
 from kube.assembled.test_claims import (

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from cluster.builders import Json, make_node, make_pod
-from fairbind.cluster.cache.kubelet_refusals import FIRST_REST_SECONDS, MOST_REFUSALS
+from fairbind.cluster.state.kubelet_refusals import FIRST_REST_SECONDS, MOST_REFUSALS
 from kube.assembled.modes import living, make_waiting
 from kube.assembled.replicas import Scene, in_virtual_time
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fairbind.cluster.journal import CycleRecord, Fingerprint, format_record, parse_journal
+from fairbind.cluster.loop.journal import CycleRecord, Fingerprint, format_record, parse_journal
 from fairbind.kube.operator import journal as journal_module
 from fairbind.kube.operator.journal import JournalWriter
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from cluster.builders import Json, make_namespace, make_node, make_pod
-from fairbind.cluster.listed_objects import build_cache
 from fairbind.kube.client.errors import ApiError, TransientClusterError
 from fairbind.kube.operator.list_once import MAX_PAUSE_SECONDS, MOST_REPEATS, list_cluster_once
 from fairbind.model import FairbindError, PolicySettings
+from fairbind.what_if.listed_objects import build_cache
 
 if TYPE_CHECKING:
     from fairbind.cluster.cache.cache import ClusterCache

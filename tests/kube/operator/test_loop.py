@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from fairbind.cluster import pacing
-from fairbind.cluster.bind_limits import FAILURES_IN_A_ROW
-from fairbind.cluster.pacing_events import BindResult
+from fairbind.cluster.loop import pacing
+from fairbind.cluster.loop.bind_limits import FAILURES_IN_A_ROW
+from fairbind.cluster.loop.pacing_events import BindResult
 from fairbind.kube.observer import SilentObserver
 from fairbind.kube.operator.health import Health
 from fairbind.kube.operator.loop import SchedulingLoop

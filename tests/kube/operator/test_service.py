@@ -102,7 +102,7 @@ async def test_a_decision_is_shown_although_it_wakes_nobody(monkeypatch: pytest.
 async def test_a_standby_also_takes_over_all_that_an_event_concerns(monkeypatch: pytest.MonkeyPatch) -> None:
     """It runs no cycles, which would do it."""
     monkeypatch.setattr(service, "OVERVIEW_SECONDS", 0.005)
-    monkeypatch.setattr("fairbind.cluster.cache.due.MAX_DUE", 1)
+    monkeypatch.setattr("fairbind.cluster.classes.due.MAX_DUE", 1)
     operator = make_operator(WatchingObserver())
     operator.cache.nodes.apply(NODES.decode_item(_encode(make_node("n1"))))
     for n in range(4):

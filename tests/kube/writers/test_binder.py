@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from fairbind.cluster.pacing_events import BindResult
+from fairbind.cluster.loop.pacing_events import BindResult
 from fairbind.kube.client.api import ApiClient, NotAllowedError
 from fairbind.kube.client.credentials import Credentials
 from fairbind.kube.writers.binder import FORBIDDEN_SECONDS, GIVE_UP_SECONDS, MAX_BACKOFF_SECONDS, Binder, Binding

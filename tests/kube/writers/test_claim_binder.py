@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from cluster.volumes import VolumeCluster, claiming
-from fairbind.cluster.pacing_events import BindResult
+from fairbind.cluster.loop.pacing_events import BindResult
 from fairbind.kube.client.api import NotAllowedError
 from fairbind.kube.client.errors import ApiError
 from fairbind.kube.writers.binder import Binder

@@ -9,7 +9,7 @@ import pytest
 
 from cluster.builders import make_pod
 from cluster.volumes import VolumeCluster, claiming
-from fairbind.cluster.cache.nominations import NominationChange
+from fairbind.cluster.state.nominations import NominationChange
 from fairbind.kube.client.api import NotAllowedError
 from fairbind.kube.client.errors import ApiError
 from fairbind.kube.observer import SilentObserver

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fairbind.cluster.write_limits import FIRST_REST_SECONDS
+from fairbind.cluster.loop.write_limits import FIRST_REST_SECONDS
 from fairbind.kube.client.api import NotAllowedError
 from fairbind.kube.client.errors import MAX_RETRY_AFTER_SECONDS, ApiError, TransientClusterError
 from fairbind.kube.writers.pod_messages import (

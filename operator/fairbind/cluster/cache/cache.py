@@ -17,13 +17,16 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 
-from fairbind.cluster.cache.books import Books
-from fairbind.cluster.cache.consistency import check_same, describe
 from fairbind.cluster.cache.feeds import Feed
-from fairbind.cluster.cache.forecast import find_opened
-from fairbind.cluster.cache.kubelet_refusals import Rest, TenantDemand
 from fairbind.cluster.cache.object_feeds import make_device_feeds, make_volume_feeds
-from fairbind.cluster.cache.pods import (
+from fairbind.cluster.cache.queries import Queries
+from fairbind.cluster.classes.books import Books
+from fairbind.cluster.classes.snapshot import Scale, SnapshotBuilder
+from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts
+from fairbind.cluster.state.consistency import check_same, describe
+from fairbind.cluster.state.forecast import find_opened
+from fairbind.cluster.state.kubelet_refusals import Rest, TenantDemand
+from fairbind.cluster.state.pods import (
     Held,
     PodEntry,
     PodRecord,
@@ -32,9 +35,6 @@ from fairbind.cluster.cache.pods import (
     find_tenant,
     is_waiting,
 )
-from fairbind.cluster.cache.queries import Queries
-from fairbind.cluster.cache.snapshot import Scale, SnapshotBuilder
-from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts
 from fairbind.cluster.tenancy.tenants import SYSTEM_NAMESPACES, Directory, TenantSpec
 from fairbind.model import PolicySettings, ServerTable, Snapshot, Targets, Wait
 from fairbind.scheduling import POLICIES

@@ -15,9 +15,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fairbind.cluster.cache.books import Books
-from fairbind.cluster.cache.node_books import compute_vector
+from fairbind.cluster.classes.books import Books
 from fairbind.cluster.objects.facts import MOST_HOSTS, PodFacts
+from fairbind.cluster.state.node_books import compute_vector
 from fairbind.model import Snapshot
 from fairbind.model.servers import sum_free_shares
 from fairbind.scheduling import POLICIES

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from fairbind.cluster.cache.books import Books
 from fairbind.cluster.cache.feeds import Feed
+from fairbind.cluster.classes.books import Books
 from fairbind.cluster.objects.decode import (
     ATTACHMENTS,
     CLAIMS,

@@ -17,12 +17,12 @@ from math import inf
 
 import numpy as np
 
-from fairbind.cluster.cache.node_books import add_amounts
-from fairbind.cluster.cache.pending import TaskQueue
-from fairbind.cluster.cache.queue_keys import QueueKey
-from fairbind.cluster.cache.usage import TenantUsage, Unplaced
+from fairbind.cluster.classes.task_queue import TaskQueue
 from fairbind.cluster.objects.facts import CPU
 from fairbind.cluster.objects.quantity import MILLI
+from fairbind.cluster.state.node_books import add_amounts
+from fairbind.cluster.state.queue_keys import QueueKey
+from fairbind.cluster.state.usage import TenantUsage, Unplaced
 from fairbind.model import Snapshot, Task, Tenant, Wait, compute_dominant_share, compute_weighted_share
 from fairbind.model.overview import (
     GATED,
@@ -40,7 +40,7 @@ from fairbind.model.overview import (
 )
 from fairbind.model.servers import IndexArray, IntArray
 from fairbind.scheduling import compute_virtual_dominant_shares
-from fairbind.scheduling.cycle.reaches import Reaches
+from fairbind.scheduling.cycle.waits.reaches import Reaches
 
 SHOWN_CLASSES = 32
 """Of so many server classes, the largest, capacity and allocation are shown each by itself."""

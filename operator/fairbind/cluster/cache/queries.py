@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fairbind.cluster.cache.books import Books
-from fairbind.cluster.cache.claim_troubles import UNBOUND
-from fairbind.cluster.cache.host_names import HostNames
 from fairbind.cluster.cache.narrowing import find_narrowed
-from fairbind.cluster.cache.nominations import NominationChange
 from fairbind.cluster.cache.overview import build_overview, compute_pending_reasons, find_counting
-from fairbind.cluster.cache.pods import Held, PodEntry, find_tenant
-from fairbind.cluster.cache.queue_keys import QueueKey
-from fairbind.cluster.cache.volume_plans import VolumePlan
+from fairbind.cluster.classes.books import Books
 from fairbind.cluster.objects.facts import PODS, PodFacts
 from fairbind.cluster.objects.volume_facts import ClaimFacts
+from fairbind.cluster.state.claim_troubles import UNBOUND
+from fairbind.cluster.state.host_names import HostNames
+from fairbind.cluster.state.nominations import NominationChange
+from fairbind.cluster.state.pods import Held, PodEntry, find_tenant
+from fairbind.cluster.state.queue_keys import QueueKey
+from fairbind.cluster.state.volume_plans import VolumePlan
 from fairbind.cluster.tenancy.tenants import TenantState
 from fairbind.model import Snapshot, Wait
 from fairbind.model.overview import ClusterOverview

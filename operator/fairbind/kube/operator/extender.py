@@ -2,7 +2,7 @@
 
 The loop decides as ever. To carry out a decision about a pod of kube-scheduler means to give the pod its turn and to
 wake it in kube-scheduler's queue (`nudge`). How many pods may have their turn, and for how long, is decided in
-`turnstile`; what is answered, in `fairbind.cluster.extender`. A binding is sent behind the fence, as any other. It goes
+`turnstile`; what is answered, in `fairbind.cluster.other_schedulers.extender`. A binding is sent behind the fence, as any other. It goes
 on when kube-scheduler gives up waiting for it, and the pod's room stays taken until it is known what became of it.
 
 Only a replica that may decide answers; another one says 503, and so does one that does not see the cluster.
@@ -20,8 +20,7 @@ from typing import Any, Protocol
 import msgspec
 
 from fairbind.cluster.cache.cache import ClusterCache
-from fairbind.cluster.extender import OWN_REASONS, Extender, Shares
-from fairbind.cluster.extender_turns import ExtenderTurns, Turn
+from fairbind.cluster.loop.pacing_events import NOT_SENT, BindResult
 from fairbind.cluster.objects.extender_wire import (
     ErrorResult,
     ExtenderArgs,
@@ -31,8 +30,9 @@ from fairbind.cluster.objects.extender_wire import (
     Identity,
     encode,
 )
-from fairbind.cluster.pacing_events import NOT_SENT, BindResult
-from fairbind.cluster.turnstile import STUCK_SECONDS, Turnstile
+from fairbind.cluster.other_schedulers.extender import OWN_REASONS, Extender, Shares
+from fairbind.cluster.other_schedulers.extender_turns import ExtenderTurns, Turn
+from fairbind.cluster.other_schedulers.turnstile import STUCK_SECONDS, Turnstile
 from fairbind.kube.bind_carrier import BindCarrier
 from fairbind.kube.operator.clocks import Clocks
 from fairbind.kube.operator.loop import TurnRules

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from fairbind.cluster.cache.cache import ClusterCache
-from fairbind.cluster.turnstile import MOST_UNGATED, TIMEOUT_SECONDS, Turnstile
+from fairbind.cluster.other_schedulers.turnstile import MOST_UNGATED, TIMEOUT_SECONDS, Turnstile
 from fairbind.kube.bind_carrier import BindCarrier
 from fairbind.kube.operator.loop import TurnRules
 from fairbind.kube.writers.binder import Binder

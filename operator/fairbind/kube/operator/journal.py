@@ -14,7 +14,7 @@ import threading
 from pathlib import Path
 from typing import BinaryIO
 
-from fairbind.cluster.journal import CycleRecord, format_record
+from fairbind.cluster.loop.journal import CycleRecord, format_record
 
 MAX_BYTES = 64 * 2**20
 """Of one file; with the one before it twice as much."""

@@ -16,7 +16,6 @@ import msgspec
 
 from fairbind.cluster.cache.cache import ClusterCache
 from fairbind.cluster.cache.feeds import Feed
-from fairbind.cluster.listed_objects import ListedObjects
 from fairbind.cluster.objects import wire
 from fairbind.cluster.objects.captured import (
     CAPTURED_ADMISSION,
@@ -35,6 +34,7 @@ from fairbind.kube.client.custom_objects import GROUP, POLICIES, TENANTS, explai
 from fairbind.kube.client.errors import ApiError, TransientClusterError
 from fairbind.kube.client.reflector import Reflector
 from fairbind.model.errors import FairbindError
+from fairbind.what_if.listed_objects import ListedObjects
 
 MOST_REPEATS = 5
 MAX_PAUSE_SECONDS = 5.0

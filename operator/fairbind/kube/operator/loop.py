@@ -1,6 +1,6 @@
 """The loop that decides: it feeds the rules of pacing with what happens, and has their instructions carried out.
 
-The rules are in `fairbind.cluster.pacing`: when a cycle runs, how much it may decide, what follows from the end of a
+The rules are in `fairbind.cluster.loop.pacing`: when a cycle runs, how much it may decide, what follows from the end of a
 binding. Here is what needs asyncio, a clock and a log. `wake` and the ends of bindings are events; `run` waits for the
 time that the rules name and feeds the ticks, so a cycle runs in no other task.
 
@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from math import inf
 from typing import Protocol
 
-from fairbind.cluster import pacing
-from fairbind.cluster.deciding import Decider
-from fairbind.cluster.journal import CycleRecord, compute_fingerprint
-from fairbind.cluster.pacing import Pacing, PacingState
-from fairbind.cluster.pacing_events import (
+from fairbind.cluster.loop import pacing
+from fairbind.cluster.loop.deciding import Decider
+from fairbind.cluster.loop.journal import CycleRecord, compute_fingerprint
+from fairbind.cluster.loop.pacing import Pacing, PacingState
+from fairbind.cluster.loop.pacing_events import (
     Announce,
     Beat,
     BindAwaits,
@@ -49,8 +49,8 @@ from fairbind.cluster.pacing_events import (
     WakeAt,
     Withhold,
 )
-from fairbind.cluster.scale_up import find_scale_ups
-from fairbind.cluster.turnstile import Turnstile
+from fairbind.cluster.other_schedulers.scale_up import find_scale_ups
+from fairbind.cluster.other_schedulers.turnstile import Turnstile
 from fairbind.kube.bind_carrier import BindCarrier
 from fairbind.kube.observer import Observer
 from fairbind.kube.operator.health import Health

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
-from fairbind.cluster.cache.kubelet_refusals import Rest
+from fairbind.cluster.state.kubelet_refusals import Rest
 
 MOST_NAMES = 5
 MOST_LINES = 10

@@ -12,7 +12,7 @@ import msgspec
 from fairbind.cluster.objects import wire
 from fairbind.cluster.objects.captured import CAPTURED_PODS
 from fairbind.cluster.objects.facts import TURN_GATE
-from fairbind.cluster.opening import make_opening
+from fairbind.cluster.other_schedulers.opening import make_opening
 from fairbind.kube.client.api import STRATEGIC, Api
 from fairbind.kube.client.errors import ApiError
 from fairbind.kube.operator.list_once import list_captured

@@ -41,7 +41,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from fairbind.cluster.pacing_events import BindResult
+from fairbind.cluster.loop.pacing_events import BindResult
 from fairbind.kube.client.api import Api, NotAllowedError
 from fairbind.kube.client.errors import (
     ApiError,

@@ -28,10 +28,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from fairbind.cluster.cache.volume_plans import VolumePlan
-from fairbind.cluster.claim_rests import ClaimRests
+from fairbind.cluster.loop.claim_rests import ClaimRests
+from fairbind.cluster.loop.pacing_events import BindResult
 from fairbind.cluster.objects.volume_facts import SELECTED_NODE, ClaimFacts, name_claim
-from fairbind.cluster.pacing_events import BindResult
+from fairbind.cluster.state.volume_plans import VolumePlan
 from fairbind.kube.client.api import NotAllowedError
 from fairbind.kube.client.errors import ApiError, TransientClusterError
 from fairbind.kube.writers.binder import LOOK_TIMEOUT_SECONDS, MOST_ATTEMPTS, Binder, name_binding

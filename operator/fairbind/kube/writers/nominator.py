@@ -27,8 +27,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from fairbind.cluster.cache.nominations import NominationChange
-from fairbind.cluster.write_limits import WriteLimits
+from fairbind.cluster.loop.write_limits import WriteLimits
+from fairbind.cluster.state.nominations import NominationChange
 from fairbind.kube.client.api import NotAllowedError, Requests
 from fairbind.kube.client.errors import ApiError, TransientClusterError, is_right_missing
 from fairbind.kube.part_failures import PartFailures

@@ -18,11 +18,11 @@ from typing import Any, ClassVar, Protocol
 
 import msgspec
 
-from fairbind.cluster.cache.host_names import HostNames
 from fairbind.cluster.cache.queries import Turn
+from fairbind.cluster.loop.pacing_events import BindResult
 from fairbind.cluster.objects.facts import TURN_GATE
-from fairbind.cluster.opening import make_opening
-from fairbind.cluster.pacing_events import BindResult
+from fairbind.cluster.other_schedulers.opening import make_opening
+from fairbind.cluster.state.host_names import HostNames
 from fairbind.kube.bind_carrier import BindCarrier
 from fairbind.kube.client.api import STRATEGIC
 from fairbind.kube.client.errors import ApiError

@@ -29,9 +29,9 @@ from urllib.parse import quote
 
 import msgspec
 
+from fairbind.cluster.loop.write_limits import WriteLimits
 from fairbind.cluster.messages import shorten
 from fairbind.cluster.objects.facts import Owner
-from fairbind.cluster.write_limits import WriteLimits
 from fairbind.kube.client.api import STRATEGIC, NotAllowedError, Requests
 from fairbind.kube.client.errors import ApiError, TransientClusterError, is_namespace_ending, is_right_missing
 from fairbind.kube.client.times import format_micro_time, format_time

@@ -15,11 +15,11 @@ from collections.abc import Callable, Collection
 from fairbind.model import CycleReport, InvalidProblemError, PolicySettings, Snapshot, TaskClass, Wait
 from fairbind.scheduling.cycle.checks import check_snapshot
 from fairbind.scheduling.cycle.draft import Draft, expect_undefined_scores
-from fairbind.scheduling.cycle.reaches import Reaches
+from fairbind.scheduling.cycle.order.task_queues import ClassQueue
 from fairbind.scheduling.cycle.state import CycleState
-from fairbind.scheduling.cycle.task_queues import ClassQueue
-from fairbind.scheduling.cycle.unschedulable_cache import UnschedulableCache
-from fairbind.scheduling.cycle.waits import Contender, Refusals, Rivals, explain_waits, identify_reach
+from fairbind.scheduling.cycle.waits.explain import Contender, Refusals, Rivals, explain_waits, identify_reach
+from fairbind.scheduling.cycle.waits.reaches import Reaches
+from fairbind.scheduling.cycle.waits.unschedulable_cache import UnschedulableCache
 from fairbind.scheduling.policies.registry import Policy, get_policy
 
 

@@ -36,15 +36,8 @@ from fairbind.model import (
     TaskClass,
     Wait,
 )
-from fairbind.scheduling.cycle.arrangements import Arrangement
-from fairbind.scheduling.cycle.filling import Filling
-from fairbind.scheduling.cycle.held import NOTHING_HELD
-from fairbind.scheduling.cycle.random_choices import RandomChoices
-from fairbind.scheduling.cycle.remembered import Remembered
-from fairbind.scheduling.cycle.room import Room
-from fairbind.scheduling.cycle.shapes import Shapes
-from fairbind.scheduling.cycle.state import CycleState
-from fairbind.scheduling.cycle.task_queues import (
+from fairbind.scheduling.cycle.order.filling import Filling
+from fairbind.scheduling.cycle.order.task_queues import (
     Choice,
     ClassQueue,
     TenantQueue,
@@ -52,8 +45,15 @@ from fairbind.scheduling.cycle.task_queues import (
     compute_arrival,
     compute_turn,
 )
-from fairbind.scheduling.cycle.topology import TopologyState
-from fairbind.scheduling.cycle.unschedulable_cache import UnschedulableCache
+from fairbind.scheduling.cycle.servers.arrangements import Arrangement
+from fairbind.scheduling.cycle.servers.random_choices import RandomChoices
+from fairbind.scheduling.cycle.servers.room import Room
+from fairbind.scheduling.cycle.servers.shapes import Shapes
+from fairbind.scheduling.cycle.servers.topology import TopologyState
+from fairbind.scheduling.cycle.state import CycleState
+from fairbind.scheduling.cycle.waits.held import NOTHING_HELD
+from fairbind.scheduling.cycle.waits.store import Remembered
+from fairbind.scheduling.cycle.waits.unschedulable_cache import UnschedulableCache
 from fairbind.scheduling.policies.measures import Measure, Undo, get_progress
 from fairbind.scheduling.policies.registry import Policy
 

@@ -19,7 +19,7 @@ import numpy as np
 from fairbind.model import ServerTable, Snapshot, TaskClass, Tenant
 from fairbind.model.servers import FloatArray, IndexArray, IntArray
 from fairbind.scheduling.cycle.checks import CheckedTenants, check_snapshot
-from fairbind.scheduling.cycle.room import compute_left
+from fairbind.scheduling.cycle.servers.room import compute_left
 from fairbind.scheduling.policies.levels import Progress, compute_progress
 from fairbind.scheduling.policies.measures import DominantShares, Measure
 from fairbind.scheduling.policies.registry import Policy

@@ -20,7 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from fairbind.model import Snapshot, TaskClass
-from fairbind.scheduling.cycle.task_queues import compute_turn
+from fairbind.scheduling.cycle.order.task_queues import compute_turn
 from fairbind.scheduling.policies.levels import Progress
 from fairbind.simulator.baselines.fraction_measure import FractionMeasure
 

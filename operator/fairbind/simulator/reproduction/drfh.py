@@ -13,7 +13,6 @@ import numpy as np
 from fairbind.fairness import compute_allocation, make_problem
 from fairbind.simulator.driver import simulate
 from fairbind.simulator.parsing import parse_scenario
-from fairbind.simulator.reading import NANOSECONDS
 from fairbind.simulator.reproduction.drfh_runs import (
     OFFERED_LOAD,
     POLICIES,
@@ -34,6 +33,7 @@ from fairbind.simulator.reproduction.drfh_runs import (
 from fairbind.simulator.reproduction.outcome import Comparison, Lab, Outcome, Panel, Series
 from fairbind.simulator.results import TaskRow
 from fairbind.simulator.workload import draw_workload
+from fairbind.what_if.reading import NANOSECONDS
 
 BEST, SLOTS = "best-fit-drfh", "slots"
 PRINTED_TOTALS: Final = (52.75, 51.32)

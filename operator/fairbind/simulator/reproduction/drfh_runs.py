@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from fairbind.simulator.driver import simulate
 from fairbind.simulator.parsing import parse_scenario
-from fairbind.simulator.reading import NANOSECONDS
 from fairbind.simulator.reproduction.outcome import Lab
 from fairbind.simulator.results import TaskRow
 from fairbind.simulator.slots import DEFAULT_SLOTS
 from fairbind.simulator.workload import draw_workload
+from fairbind.what_if.reading import NANOSECONDS
 
 SEED: Final = 2015
 SERVERS: Final = (

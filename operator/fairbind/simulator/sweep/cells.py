@@ -17,9 +17,9 @@ from typing import Any, Final
 from fairbind import __version__
 from fairbind.simulator.driver import simulate
 from fairbind.simulator.parsing import parse_scenario
-from fairbind.simulator.reading import NANOSECONDS
 from fairbind.simulator.scenario import Scenario
 from fairbind.simulator.workload import draw_workload
+from fairbind.what_if.reading import NANOSECONDS
 
 CELLS_FOLDER: Final = "cells"
 

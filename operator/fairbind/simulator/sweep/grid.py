@@ -19,7 +19,8 @@ from fairbind.fairness.problems.fields import DocumentName, Path, show_path, sho
 from fairbind.model import InvalidProblemError
 from fairbind.simulator.parse_events import MOST_NODES
 from fairbind.simulator.parsing import MOST_SEED, parse_scenario, read_policies
-from fairbind.simulator.reading import (
+from fairbind.simulator.scenario import Scenario
+from fairbind.what_if.reading import (
     check_known,
     complain,
     read_list,
@@ -29,7 +30,6 @@ from fairbind.simulator.reading import (
     read_text,
     read_whole,
 )
-from fairbind.simulator.scenario import Scenario
 
 SWEEP_FIELDS: Final = ("name", "scenario", "policies", "seeds", "weights", "sizes", "confidence")
 SEED_FIELDS: Final = ("from", "count")

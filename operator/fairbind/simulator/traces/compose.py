@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from fairbind.model import InvalidProblemError
-from fairbind.simulator.reading import NANOSECONDS
 from fairbind.simulator.traces.tasks import Assumptions, Group, Pod, Shape, TraceTask, group_tasks
+from fairbind.what_if.reading import NANOSECONDS
 
 
 @dataclass(frozen=True, slots=True)

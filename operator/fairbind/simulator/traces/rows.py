@@ -17,7 +17,7 @@ from typing import BinaryIO, Final, TypeVar
 
 from fairbind.fairness.problems.fields import show_value
 from fairbind.model import InvalidProblemError
-from fairbind.simulator.reading import MOST_SECONDS, NANOSECONDS
+from fairbind.what_if.reading import MOST_SECONDS, NANOSECONDS
 
 MOST_NAMED: Final = 5
 """So many of the rows that were left out are named."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from fairbind.simulator.reading import NANOSECONDS
+from fairbind.what_if.reading import NANOSECONDS
 
 FOREVER = "forever"
 LEAVE_OUT = "leave-out"

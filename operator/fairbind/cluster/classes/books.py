@@ -1,0 +1,499 @@
+"""The books of a cluster: every pod, where it stands, and what follows from that for nodes, tenants and queues.
+
+`ClusterCache` brings changes, `SnapshotBuilder` makes snapshots, and `Queries` answers questions; all three share one
+`Books`. Every change moves one pod from one position to another, so that no sequence of events can count a pod twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+
+from fairbind.cluster.classes.due import find_part
+from fairbind.cluster.classes.task_queue import TaskQueue
+from fairbind.cluster.filters.anti_affinity import AntiAffinity
+from fairbind.cluster.filters.node_eligibility import Eligibility
+from fairbind.cluster.filters.promised_pods import Nomination
+from fairbind.cluster.filters.topology import Topology
+from fairbind.cluster.objects.constraints import set_images
+from fairbind.cluster.objects.facts import Constraints, PodFacts, PodTerm
+from fairbind.cluster.objects.image_facts import ImageUse
+from fairbind.cluster.state.claimed import set_capacities
+from fairbind.cluster.state.devices import Devices
+from fairbind.cluster.state.forecast import Forecast
+from fairbind.cluster.state.nodes import Servers
+from fairbind.cluster.state.nominations import Nominations
+from fairbind.cluster.state.pod_images import PodImages
+from fairbind.cluster.state.pods import (
+    Held,
+    Idle,
+    Opened,
+    PodEntry,
+    Position,
+    Promised,
+    Waiting,
+    get_asked,
+    get_wishes,
+    locate,
+)
+from fairbind.cluster.state.queue_keys import QueueKey
+from fairbind.cluster.state.running import RunningTasks
+from fairbind.cluster.state.slots import WantedPods
+from fairbind.cluster.state.usage import Usage
+from fairbind.cluster.state.volumes import Volumes
+from fairbind.cluster.state.wish_turns import WishTurns
+from fairbind.cluster.tenancy.tenants import Directory
+from fairbind.model import PolicySettings, Targets, Task, Wait
+from fairbind.scheduling.cycle.order.task_queues import compute_turn
+
+MAX_CHANGED_QUEUES = 256
+"""As many as a cycle may decide. Each costs up to 30 microseconds until it is a class again."""
+LOOKS = 4
+"""So many times as many queues are looked at, of which some have the right images again."""
+MAX_SELECTED = 256
+"""Waiting pods that other terms select than before go over to so many queues at a time, for 10 microseconds each."""
+SELECTED_LOOKS = 2
+"""So many times as many pods are looked at, of which some go over together."""
+
+
+class Books:
+    """See the module.
+
+    turn_scheduler: the other scheduler whose pods take turns; None: there is none. asking: schedulers that ask whose
+    turn it is before they place a pod. narrows_to_nodes: see `narrowing`. directory: whose namespace is whose. entries:
+    pods by UID. by_namespace: their UIDs. queues: who waits, by class. queues_by_tenant: the same. waiting_constraints:
+    how many queues have which. queues_about_volumes: how many bring volumes that are counted, or want some.
+    changed_queues: those that changed since the last snapshot. usage: by tenant. wanted: pods that hold or may be
+    placed, the latter as of the last snapshot. nominations: room that is promised to pods that wait. forecast: where
+    pods on their way will be. running: pod by pod. above: see `growths`. eligibility, anti_affinity, topology: the
+    filters. turns: whose wishes about other pods are looked at. volumes, devices: those of pods. selected_stale: pods
+    that wait and that other terms may select than their queue says, in the order in which they are looked at. images:
+    those of pods and nodes. image_stale: queues of which other images may count, in such an order. servers: the nodes.
+    settings, targets: the policy's. own_nominated: our own unbound pods that say that they are nominated. gated: pods
+    whose only gate is ours. noted_waits: why classes wait, as the last cycle saw it.
+    """
+
+    def __init__(
+        self,
+        scheduler_name: str,
+        directory: Directory,
+        turn_scheduler: str | None = None,
+        *,
+        asking: frozenset[str] = frozenset(),
+        narrows_to_nodes: bool = False,
+    ) -> None:
+        self.scheduler_name = scheduler_name
+        self.turn_scheduler = turn_scheduler
+        self.asking = asking
+        self.narrows_to_nodes = narrows_to_nodes
+        self.directory = directory
+        self.entries: dict[str, PodEntry] = {}
+        self.by_namespace: dict[str, set[str]] = {}
+        self.queues: dict[QueueKey, TaskQueue] = {}
+        self.queues_by_tenant: dict[str, dict[QueueKey, TaskQueue]] = {}
+        self.waiting_constraints: Counter[Constraints] = Counter()
+        self.queues_about_volumes = 0
+        self.changed_queues: dict[QueueKey, None] = {}
+        self.wanted = WantedPods()
+        self.usage = Usage(self.wanted)
+        self.nominations = Nominations()
+        self.forecast = Forecast()
+        self.own_nominated: set[str] = set()
+        self.gated: dict[str, PodEntry] = {}
+        self.running = RunningTasks()
+        self.above: frozenset[str] = frozenset()
+        self.eligibility = Eligibility()
+        self.selected_stale: dict[str, None] = {}
+        self.images = PodImages(self.eligibility.images)
+        self.image_stale: dict[QueueKey, None] = {}
+        self.anti_affinity = AntiAffinity(self._find_namespace_labels)
+        self.turns = WishTurns()
+        self.topology = Topology(self.eligibility, self.anti_affinity, self._find_namespace_labels)
+        self.volumes = Volumes(directory.tenant_of)
+        self.devices = Devices(self._is_placed)
+        self.servers = Servers(self.eligibility)
+        self.settings = PolicySettings()
+        self.targets: Targets | None = None
+        self.noted_waits: Sequence[Wait] = ()
+
+    def _find_namespace_labels(self, namespace: str) -> Mapping[str, str]:
+        return self.directory.namespaces.get(namespace, {})
+
+    def _is_placed(self, namespace: str, uid: str) -> bool:
+        entry = self.entries.get(uid)
+        return entry is not None and isinstance(entry.position, Held) and entry.facts.namespace == namespace
+
+    def add_entry(self, facts: PodFacts) -> PodEntry:
+        """Take a pod that is not in the books yet; `move` counts it."""
+        entry = self.entries[facts.uid] = PodEntry(facts)
+        self.by_namespace.setdefault(facts.namespace, set()).add(facts.uid)
+        if facts.claims:
+            self.volumes.add_pod(facts)
+        self.images.add_pod(facts)
+        self.devices.follow_pod(facts)
+        return entry
+
+    def update_entry(self, entry: PodEntry, facts: PodFacts) -> None:
+        """Take a newer version of a pod with the same claims; `move` counts it."""
+        if facts.images != entry.facts.images:
+            self.images.remove_pod(entry.facts)
+            self.images.add_pod(facts)
+        self.devices.follow_pod(facts)
+        entry.facts = facts
+
+    def note_gate(self, entry: PodEntry) -> None:
+        """Note whether a pod waits behind our gate alone."""
+        facts = entry.facts
+        if facts.awaits_turn and facts.node is None and not facts.terminating:
+            self.gated[facts.uid] = entry
+        else:
+            self.gated.pop(facts.uid, None)
+
+    def note_nominated(self, facts: PodFacts) -> None:
+        """Note whether a pod is one of ours that says that it is nominated to a node and can still be bound."""
+        is_own = facts.scheduler == self.scheduler_name and not (facts.node or facts.terminating or facts.gated)
+        if is_own and facts.nominated_node is not None:
+            self.own_nominated.add(facts.uid)
+        else:
+            self.own_nominated.discard(facts.uid)
+
+    def remove_entry(self, uid: str) -> bool:
+        """Take a pod out of all books; False when it was in none, or counted nowhere."""
+        self.own_nominated.discard(uid)
+        self.gated.pop(uid, None)
+        self.forecast.forget(uid)
+        self.usage.forget_unplaced(uid)
+        entry = self.entries.pop(uid, None)
+        if entry is None:
+            return False
+        namespace = entry.facts.namespace
+        self.by_namespace[namespace].discard(uid)
+        if not self.by_namespace[namespace]:
+            del self.by_namespace[namespace]
+        if entry.position is not None:
+            self._leave(entry.facts, entry.position)
+            self._note_terms(entry.position, None)
+        if isinstance(entry.position, Waiting):
+            self.anti_affinity.stop_waiting(uid, namespace, entry.position.labels)
+            self._note_wishes(uid, entry.position, None)
+            if entry.position.key.wishes is not None:
+                self.topology.unwatch(entry.position.key.wishes)
+        self.images.remove_pod(entry.facts)
+        self.devices.forget_pod(uid)
+        if entry.facts.claims:
+            self.volumes.end_plan(uid)
+            self.volumes.remove_pod(entry.facts)
+        if namespace not in self.by_namespace:
+            self.directory.forget(namespace)
+        return entry.position is not None
+
+    def move(self, entry: PodEntry) -> bool:
+        """Bring a pod's books up to date; False when it stays where it is."""
+        now = self._locate(entry)
+        self._note_wishes(entry.facts.uid, entry.position, now)
+        asked, asked_before = get_asked(now), get_asked(entry.position)
+        if asked is not asked_before and asked is not None and self.topology.watch(asked):
+            now = self._locate(entry)  # its own terms are in use from now on, and may select the pod itself
+        if isinstance(now, Waiting) and (queue := self.queues.get(now.key)) is not None:
+            now = Waiting(queue.key, now.task, now.labels, now.nomination, now.wishes)  # thousands share one key
+        before, entry.position = entry.position, now
+        self.usage.note_unplaced(entry.facts, now, self.scheduler_name)
+        if entry.facts.scheduler == self.turn_scheduler:
+            self.forecast.note(entry)
+        if now == before:
+            return False
+        # A pod that waits elsewhere with the same labels is the same to anti-affinity, whose answer for them is kept.
+        both = isinstance(before, Waiting) and isinstance(now, Waiting) and before.labels == now.labels
+        if before is not None:
+            self._leave(entry.facts, before)
+        self._note_terms(before, now)
+        if isinstance(before, Waiting) and not both:
+            self.anti_affinity.stop_waiting(entry.facts.uid, entry.facts.namespace, before.labels)
+        if now is not None:
+            self._enter(entry.facts, now)
+        if isinstance(now, Waiting) and not both:
+            self.anti_affinity.wait(entry.facts.uid, entry.facts.namespace, now.labels)
+        if asked_before is not asked and asked_before is not None:
+            self.topology.unwatch(asked_before)
+        return True
+
+    def _locate(self, entry: PodEntry) -> Position | None:
+        return locate(
+            entry,
+            self.directory,
+            self.anti_affinity,
+            self.nominations,
+            self.turns,
+            self.volumes,
+            self.images,
+            self.devices,
+            above=self.above,
+            scheduler_name=self.scheduler_name,
+            turn_scheduler=self.turn_scheduler,
+            asking=self.asking,
+        )
+
+    def _note_wishes(self, uid: str, before: Position | None, now: Position | None) -> None:
+        """Note whose wishes wait for their turn."""
+        known, wanted = get_wishes(before), get_wishes(now)
+        if known != wanted:
+            if known is not None:
+                self.turns.remove(*known, uid)
+            if wanted is not None:
+                self.turns.add(*wanted, uid)
+
+    def _note_terms(self, before: Position | None, now: Position | None) -> None:
+        """Note what a placed pod says of others; that costs nothing where it goes on saying the same."""
+        was, is_ = before if isinstance(before, Held) else None, now if isinstance(now, Held) else None
+        if was is not None and (is_ is None or not was.says_the_same_of_others(is_)):
+            self.topology.release(was.repels, was.carries, was.node, was.tenant)
+        if is_ is not None and (was is None or not was.says_the_same_of_others(is_)):
+            self.topology.hold(is_.repels, is_.carries, is_.node, is_.tenant)
+
+    def _enter(self, facts: PodFacts, position: Position) -> None:
+        match position:
+            case Held(tenant, node, demand, constraints, _, labels, is_leaving):
+                self.topology.placed.hold(facts.namespace, labels, node, is_leaving=is_leaving)
+                if facts.claims:
+                    self.volumes.hold(facts, node)
+                self.servers.hold(node, facts.uid, demand, constraints.exclusive_keys.taken, system=tenant is None)
+                self.devices.note_placed(facts.uid)
+                if tenant is not None:
+                    self.usage.hold(tenant, node, (demand, constraints))
+                    self.running.hold(tenant, node, demand, facts)
+                    self.usage.note_pod(tenant, facts.created)
+            case Waiting(key, task, _, nomination):
+                if nomination is not None:
+                    self._promise(nomination)
+                self._get_queue(key).add(task)
+                self.changed_queues[key] = None
+                self.usage.wait(key.tenant)
+                self.usage.note_pod(key.tenant, facts.created)
+            case Idle(tenant, gated):
+                self.usage.idle(tenant, gated=gated)
+                self.usage.note_pod(tenant, facts.created)
+            case Opened(tenant, demand, constraints):
+                self.usage.hold(tenant, None, (demand, constraints))
+                self.usage.note_pod(tenant, facts.created)
+            case Promised(nomination):
+                self._promise(nomination)
+
+    def _leave(self, facts: PodFacts, position: Position) -> None:
+        match position:
+            case Held(tenant, node, demand, constraints, _, labels, is_leaving):
+                self.topology.placed.hold(facts.namespace, labels, node, -1, is_leaving=is_leaving)
+                if facts.claims:
+                    self.volumes.release(facts)
+                self.servers.release(node, facts.uid, demand, system=tenant is None)
+                self.devices.note_placed(facts.uid)
+                if tenant is not None:
+                    self.usage.hold(tenant, node, (demand, constraints), -1)
+                    self.running.release(node, facts.uid)
+            case Waiting(key, task, _, nomination):
+                if nomination is not None:
+                    self._withdraw(nomination)
+                queue = self.queues[key]
+                queue.remove(task)
+                self.changed_queues[key] = None
+                if not queue.tasks:
+                    self._drop_queue(key)
+                self.usage.wait(key.tenant, -1)
+            case Idle(tenant, gated):
+                self.usage.idle(tenant, -1, gated=gated)
+            case Opened(tenant, demand, constraints):
+                self.usage.hold(tenant, None, (demand, constraints), -1)
+            case Promised(nomination):
+                self._withdraw(nomination)
+
+    def _promise(self, nomination: Nomination) -> None:
+        self.nominations.add(nomination)
+        self.topology.promised.add(nomination)
+        self.servers.reserve(nomination.node, nomination.demand.real)
+
+    def _withdraw(self, nomination: Nomination) -> None:
+        self.nominations.remove(nomination)
+        self.topology.promised.remove(nomination)
+        self.servers.reserve(nomination.node, nomination.demand.real, -1)
+
+    def _get_queue(self, key: QueueKey) -> TaskQueue:
+        queue = self.queues.get(key)
+        if queue is None:
+            queue = self.queues[key] = TaskQueue(key)
+            self.queues_by_tenant.setdefault(key.tenant, {})[key] = queue
+            self._count_constraints(key.constraints, 1)
+            self.queues_about_volumes += key.is_about_volumes
+        return queue
+
+    def _drop_queue(self, key: QueueKey) -> None:
+        del self.queues[key]
+        self.wanted.set_waiting(key, 0)
+        self.queues_about_volumes -= key.is_about_volumes
+        self._count_constraints(key.constraints, -1)
+        siblings = self.queues_by_tenant[key.tenant]
+        del siblings[key]
+        if not siblings:
+            del self.queues_by_tenant[key.tenant]
+
+    def _count_constraints(self, constraints: Constraints, sign: int) -> None:
+        self.waiting_constraints[constraints] += sign
+        if not self.waiting_constraints[constraints]:
+            del self.waiting_constraints[constraints]
+
+    def resolve(self, *, whole: bool = False) -> None:
+        """Bring every pod to where namespaces, Tenants and labels as of now put it.
+
+        Of many pods that other terms of placed pods select than before, only a part goes over, unless `whole`: see
+        `selected_stale`.
+        """
+        self._resolve_tenants()
+        self._resolve_counting()
+        self._resolve_volumes()
+        self._resolve_devices()
+        self.move_all(self.turns.take_turned())
+        self._resolve_anti_affinity(whole=whole)
+        self._resolve_nominations()
+
+    def move_all(self, uids: Iterable[str]) -> None:
+        """Bring the books of these pods up to date."""
+        for uid in uids:
+            self.move(self.entries[uid])
+
+    def _resolve_tenants(self) -> None:
+        for namespace in self.directory.resolve():
+            self.move_all(sorted(self.by_namespace.get(namespace, ())))
+        self.usage.declare(self.directory.specs)
+
+    def _resolve_counting(self) -> None:
+        for node, counts in self.servers.take_counting():
+            held = [p for uid in self.running.list_uids(node) if isinstance(p := self.entries[uid].position, Held)]
+            pods = [(p.tenant, (p.demand, p.constraints)) for p in held if p.tenant]
+            self.usage.set_counting(node, pods, counts=counts)
+
+    def _resolve_anti_affinity(self, *, whole: bool) -> None:
+        """Bring waiting pods to the queues of the terms that select them now: one placed pod may select thousands."""
+        fresh = self._list_waiting(self.anti_affinity.take_stale())
+        if not (fresh or self.selected_stale):
+            return
+        self.selected_stale.update(dict.fromkeys([position.task.uid for position in fresh]))
+        is_part = self.servers.names and not whole
+        most = find_part(MAX_SELECTED, len(fresh)) if is_part else len(self.selected_stale)
+        self._move_waiting(self._list_selected_otherwise(most))
+
+    def _list_waiting(self, uids: Iterable[str]) -> list[Waiting]:
+        """Return where those of some pods stand that wait, in their turn."""
+        waiting = [position for uid in uids if isinstance(position := self.entries[uid].position, Waiting)]
+        return sorted(waiting, key=lambda position: compute_turn(position.task))
+
+    def list_selected_stale(self) -> Iterable[QueueKey]:
+        """Return the queues of which pods may be selected by other terms than the queues say."""
+        return dict.fromkeys(key for uid in self.selected_stale if (key := self.find_queue(uid)) is not None)
+
+    def _list_selected_otherwise(self, most: int) -> Iterator[tuple[PodEntry, QueueKey]]:
+        """Return pods that wait in queues of other terms than select them now, of so many new queues at most."""
+        keys: dict[tuple[QueueKey, frozenset[PodTerm]], QueueKey] = {}
+        for uid in list(islice(self.selected_stale, SELECTED_LOOKS * most)):
+            if len(keys) == most:
+                return
+            del self.selected_stale[uid]
+            entry = self.entries.get(uid)
+            if entry is None or not isinstance(entry.position, Waiting):
+                continue  # it went meanwhile
+            position, before = entry.position, entry.position.key
+            if before.unsupported is not None:
+                continue  # none of them is placed, whatever selects them
+            terms = self.anti_affinity.find_terms(entry.facts.namespace, position.labels)
+            if terms != before.selected_by:
+                key = keys.get((before, terms))
+                if key is None:
+                    key = keys[before, terms] = before._replace(selected_by=terms)
+                yield entry, key
+
+    def resolve_images(self) -> None:
+        """Bring waiting pods to the queues of the images that count now.
+
+        Thousands of queues may use an image, each for a class of its own, and an image is no more than a wish. So
+        `MAX_CHANGED_QUEUES` of them go over at a time, in the order of their turns; at a start all of them.
+        """
+        keys = [position.key for position in self._list_waiting(self.images.take_stale())]
+        self.image_stale |= dict.fromkeys(key for key in keys if key.unsupported is None)
+        if not self.image_stale:
+            return
+        most = find_part(MAX_CHANGED_QUEUES, len(keys)) if self.servers.names else len(self.image_stale)
+        self._move_waiting(self._list_with_other_images(most))
+
+    def _list_with_other_images(self, most: int) -> Iterator[tuple[PodEntry, QueueKey]]:
+        """Return pods that wait in queues of other images than count now, of so many of these queues at most."""
+        changed = 0
+        shared: dict[tuple[Constraints, ImageUse], Constraints] = {}
+        for before in list(islice(self.image_stale, LOOKS * most)):
+            del self.image_stale[before]
+            queue = self.queues.get(before)
+            keys: dict[ImageUse, QueueKey] = {before.constraints.images: before}
+            for task in () if queue is None else queue.tasks:
+                entry = self.entries[task.uid]
+                images = self.images.find(entry.facts)
+                if images not in keys:
+                    made_of = before.constraints, images
+                    if made_of not in shared:
+                        shared[made_of] = set_images(*made_of)
+                    keys[images] = before._replace(constraints=shared[made_of])
+                if keys[images] is not before:
+                    yield entry, keys[images]
+            changed += len(keys) > 1
+            if changed == most:
+                return
+
+    def _move_waiting(self, wanted: Iterable[tuple[PodEntry, QueueKey]]) -> None:
+        """Bring waiting pods to other queues of their tenants. Nothing else of them changes."""
+        moves: dict[tuple[QueueKey, QueueKey], list[Task]] = {}
+        for entry, key in wanted:
+            position = entry.position
+            assert isinstance(position, Waiting)
+            moves.setdefault((position.key, key), []).append(position.task)
+            entry.position = Waiting(key, position.task, position.labels, position.nomination, position.wishes)
+        for (before, key), tasks in moves.items():
+            self.changed_queues[before] = self.changed_queues[key] = None
+            if before in self.image_stale:
+                self.image_stale[key] = None
+            queue = self.queues[before]
+            if len(tasks) == len(queue.tasks) and key not in self.queues:
+                self._rename_queue(queue, key)
+                continue
+            self._get_queue(key).add_all(tasks)
+            queue.remove_all({task.uid for task in tasks})
+            if not queue.tasks:
+                self._drop_queue(before)
+
+    def _rename_queue(self, queue: TaskQueue, key: QueueKey) -> None:
+        """Let the tasks of a queue wait under another key: see `TaskQueue.rename`."""
+        before, siblings = queue.key, self.queues_by_tenant[key.tenant]
+        del self.queues[before], siblings[before]
+        self.queues[key] = siblings[key] = queue
+        self._count_constraints(key.constraints, 1)
+        self._count_constraints(before.constraints, -1)
+        self.wanted.rename(before, key)
+        queue.rename(key)
+
+    def _resolve_volumes(self) -> None:
+        while self.volumes.has_stale:  # a pod that moves may concern others with the same claim
+            self.move_all(self.volumes.take_stale())
+
+    def _resolve_devices(self) -> None:
+        while self.devices.has_stale:
+            self.move_all([uid for uid in self.devices.resolve() if uid in self.entries])
+        set_capacities(self.servers, self.devices, self.volumes.limits)
+        if changed := self.devices.follow_offers(self.servers.offers_version, self.servers.is_offered):
+            asking = [q for q in self.queues.values() if any(r in changed for r, _ in q.key.demand.real)]
+            self.move_all([task.uid for queue in asking for task in queue.tasks])
+
+    def _resolve_nominations(self) -> None:
+        least = self.nominations.take_least_changed()
+        if least is None:
+            return
+        for queue in [queue for queue in self.queues.values() if queue.tasks[0].priority > least]:
+            self.move_all([task.uid for task in queue.tasks])
+
+    def find_queue(self, uid: str) -> QueueKey | None:
+        """Return where a pod waits for its turn."""
+        return None if (entry := self.entries.get(uid)) is None else entry.queue

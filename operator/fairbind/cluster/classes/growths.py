@@ -1,0 +1,48 @@
+"""Deferred growth in place, and the tenants for whose growth capacity is reserved.
+
+A kubelet that defers a resize grants it as soon as its node has the capacity. kube-scheduler always reserves that
+capacity. So one tenant's tiny pods, one on each node and each to grow to a whole node, would close the cluster to all
+others. Here nothing is reserved for the growth of a tenant that is above its fair share: its pods hold what is
+allocated, and others may use the rest.
+
+Such a tenant has, of some resource that counts in shares, a larger part of the usable nodes than its weight is of the
+weights of all tenants with pods. What is deferred always counts in its share. So the answer does not depend on itself,
+and no order of events makes it another.
+
+Where another scheduler places the pods of tenants, that one reserves the capacity, and so it counts as held here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from fairbind.cluster.classes.books import Books
+from fairbind.cluster.state.node_books import Axes
+from fairbind.cluster.state.usage import Usage
+
+
+def follow_growths(books: Books, counted: Iterable[str]) -> bool:
+    """Bring pods with a deferred growth to what they hold on the nodes of now, and return whether any differs.
+
+    counted: the resources whose shares are compared. The nodes' books must be flushed, and be flushed again then.
+    """
+    above = frozenset[str]()
+    if books.running.growing and books.turn_scheduler is None and not books.asking:
+        axes, usable_r = books.servers.axes, books.servers.usable_r
+        above = find_above(books.usage, books.running.growing, axes, usable_r, frozenset(counted))
+    turned, books.above = above ^ books.above, above
+    for tenant in sorted(turned & books.running.growing.keys()):
+        books.move_all(sorted(books.running.growing[tenant]))
+    return bool(turned)
+
+
+def find_above(
+    usage: Usage, tenants: Iterable[str], axes: Axes, usable_r: Sequence[int], counted: frozenset[str]
+) -> frozenset[str]:
+    """Return which of the tenants have more of a counted resource than their weight is of all active weights."""
+    whole = [(r, amount) for r, amount in zip(axes, usable_r, strict=True) if r in counted and amount]
+    return frozenset(
+        each.name
+        for each in map(usage.by_name.__getitem__, tenants)
+        if any(each.share.get(r, 0) * usage.active_weight > each.weight * amount for r, amount in whole)
+    )

@@ -1,0 +1,469 @@
+"""From the books to the snapshot that a cycle reads: what changed is made again, the rest is shared."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import replace
+from itertools import chain
+from operator import attrgetter
+from typing import NamedTuple
+
+import numpy as np
+
+from fairbind.cluster.classes import due
+from fairbind.cluster.classes.books import Books
+from fairbind.cluster.classes.counting import compute_counts, compute_fits, find_chosen, list_unslotted
+from fairbind.cluster.classes.growths import follow_growths
+from fairbind.cluster.classes.pinning import refuse
+from fairbind.cluster.classes.server_classes import ServerGrouping
+from fairbind.cluster.classes.task_queue import NO_RULING, Ruling, TaskQueue
+from fairbind.cluster.classes.window import MAX_CLASSES, MAX_PLACEMENTS, Choice, Window
+from fairbind.cluster.classes.window_groups import Group
+from fairbind.cluster.filters.anti_affinity import close
+from fairbind.cluster.filters.attach_limits import FULL
+from fairbind.cluster.filters.promised_pods import Rank
+from fairbind.cluster.objects.constraints import NO_CONSTRAINTS
+from fairbind.cluster.objects.facts import Constraints, Demand, PodTerm, TopologyWishes
+from fairbind.cluster.state.holdings import MAX_HELD_PLACEMENTS, choose_held_placements
+from fairbind.cluster.state.kubelet_refusals import REFUSED
+from fairbind.cluster.state.node_books import Axes
+from fairbind.cluster.state.queue_keys import QueueKey
+from fairbind.model import (
+    ClassChanges,
+    LimitRule,
+    Placement,
+    Rejection,
+    RejectionKind,
+    ServerTable,
+    Snapshot,
+    Targets,
+    TaskClass,
+    leave_out,
+)
+from fairbind.scheduling import POLICIES
+
+_Asked = tuple[TopologyWishes | None, frozenset[PodTerm], Constraints, str | None, Rank, tuple[LimitRule, ...]]
+"""What a ruling depends on: a class's wishes, terms that select it, constraints, pin and rank, and limits of nodes."""
+
+
+class Scale(NamedTuple):
+    """What shares are measured by, as in a `Snapshot`."""
+
+    resources: Axes
+    counts_r: tuple[bool, ...]
+    total_r: tuple[int, ...]
+
+
+class SnapshotBuilder:
+    """Makes snapshots of one set of books, and keeps what it may use again.
+
+    window: which queues of tenants with very many of them a snapshot shows.
+    _made: the task classes of the last snapshot; None: it was not made to its end. _crowds: those of them that are of
+    such tenants. _placements: how many classes use each that may be placed.
+    _withheld: the classes of queues that are due, and others that may say where tasks might go before something
+    changed. _lacks: whether tasks that wait are in no class. _answers: grows when where tasks may go may be another.
+    _shape: what the arrays of classes are for. _shape_answers: `_answers` when it changed last.
+    """
+
+    def __init__(self, books: Books, *, is_limited: bool = True) -> None:
+        """is_limited: whether a tenant's pods beyond a limit wait in turn; see `Window`."""
+        self._books = books
+        self._grouping = ServerGrouping()
+        self._task_classes: dict[QueueKey, TaskClass] = {}
+        self._crowds: dict[str, list[TaskClass]] = {}
+        self._made: tuple[TaskClass, ...] | None = ()
+        self._placements = Counter[Placement]()
+        self._due = due.DueQueues(books.queues)
+        self._withheld: list[TaskClass] = []
+        self._lacks = False
+        self._classes_valid_for: tuple[Axes, int, int] | None = None
+        self._shape: tuple[Axes, tuple[str, ...]] | None = None
+        self._shape_answers = 0
+        self._closings_valid_for: tuple[int, int, int] | None = None
+        self._crowded: frozenset[str] = frozenset()
+        self._nominations_version = 0
+        self._answers = 0
+        self._restricted: dict[tuple[int, frozenset[PodTerm]], tuple[Placement, Placement]] = {}
+        self._restricted_valid_for = 0, 0
+        self._rulings: dict[_Asked, Ruling] = {}
+        self.window = Window(books.eligibility, is_limited=is_limited)
+
+    @property
+    def is_current(self) -> bool:
+        """`Snapshot.is_current` of the last one."""
+        return not (self._withheld or self._lacks)
+
+    def build(self, *, whole: bool = False) -> Snapshot:
+        """Return the world as the books say it is now. whole: all waiting tasks, and none withheld."""
+        self._books.resolve(whole=whole)
+        self._books.resolve_images()
+        self._books.servers.flush()
+        axes = self._books.servers.axes
+        if follow_growths(self._books, find_chosen(self._books, axes) or list_unslotted(axes)):
+            self._books.resolve(whole=whole)
+            self._books.servers.flush()
+        axes = self._books.servers.axes
+        task_classes, changes = self._make_task_classes(whole=whole)
+        class_k, class_names = self._grouping.compute(
+            self._books.servers.names,
+            self._books.servers.capacity_kr,
+            self._books.servers.capacity_version,
+            self._placements,
+            self._books.settings.server_class_tolerance,
+            self._books.servers.usable_k,
+        )
+        servers = ServerTable(
+            names=self._books.servers.names,
+            capacity_kr=self._books.servers.capacity_kr,
+            free_kr=self._books.servers.free_kr,
+            usable_k=self._books.servers.usable_k,
+            open_k=self._books.servers.open_k,
+            class_k=class_k,
+            class_names=class_names,
+            taken_keys=self._books.servers.taken_keys,
+            fixed_keys=self._books.servers.fixed_keys,
+            changes=self._books.servers.free_changes,
+        )
+        return Snapshot(
+            resources=axes,
+            counts_r=compute_counts(self._books, axes),
+            fits_r=compute_fits(self._books, axes),
+            total_r=self._books.servers.total_r,
+            servers=servers,
+            tenants=self._books.usage.build_tenants(axes, detailed=POLICIES[self._books.settings.policy].needs_detail),
+            task_classes=task_classes,
+            targets=self._find_targets(),
+            running=self._books.running.build(axes),
+            changes=changes,
+            withheld=frozenset(self._withheld),
+            is_whole=not self._lacks,
+        )
+
+    def compute_scale(self) -> Scale:
+        """Return what shares are measured by as the books say now, for less than a snapshot."""
+        self._books.resolve()
+        servers = self._books.servers
+        if servers.is_total_stale:
+            servers.flush()
+        return Scale(servers.axes, compute_counts(self._books, servers.axes), servers.total_r)
+
+    @property
+    def volumes_versions(self) -> tuple[int, ...]:
+        """`Volumes.versions` as of the last snapshot."""
+        return () if self._closings_valid_for is None else self._closings_valid_for[1:]
+
+    def _find_targets(self) -> Targets | None:
+        """Return what the policy's own mechanism gives; the answer of the one before says nothing any more."""
+        targets = self._books.targets
+        mechanism = POLICIES[self._books.settings.policy].mechanism
+        return targets if targets is not None and targets.mechanism == mechanism else None
+
+    def _make_task_classes(self, *, whole: bool) -> tuple[tuple[TaskClass, ...], ClassChanges | None]:
+        """Return all classes, and what is other than the last time; None: that was not made to its end."""
+        books = self._books
+        self._rulings.clear()
+        self._note_changed_placements()
+        books.changed_queues.update(dict.fromkeys(self._due.list_next(books.changed_queues, whole=whole)))
+        choices = self.window.choose(books.queues_by_tenant, len(books.waiting_constraints), books.changed_queues)
+        turned = self._crowded ^ choices.keys()
+        for tenant in turned:
+            books.changed_queues.update(dict.fromkeys(books.queues_by_tenant.get(tenant, ())))
+        self._crowded = frozenset(choices)
+        before, self._made = self._made, None
+        came, went = self._follow_queues(choices)
+        self._withheld = [self._task_classes[key] for key in self._due if key in self._task_classes]
+        self._lacks = len(self._withheld) < len(self._due)
+        most = MAX_CLASSES if whole else max(1, due.MAX_DUE // max(1, len(choices)))
+        crowds = {tenant: list(self._build_crowd(tenant, choice, most)) for tenant, choice in choices.items()}
+        self._withhold_selected()
+        for tenant in crowds | self._crowds:
+            now, then = crowds.get(tenant, []), self._crowds.get(tenant, [])
+            if now != then:
+                came += leave_out(now, then)
+                went += leave_out(then, now)
+        if came and went:  # a class may be what a queue was under another key, or alone, and a crowd's
+            came, went = leave_out(came, went), leave_out(went, came)
+        self._crowds = crowds
+        crowd = tuple(chain.from_iterable(crowds.values()))
+        groups = sum(len(choice.groups) for choice in choices.values())
+        if len(books.eligibility) > 2 * (MAX_HELD_PLACEMENTS + len(self._task_classes) + len(self._due) + groups):
+            shown = (group.first.key for choice in choices.values() for group in choice.groups)
+            books.eligibility.keep_only(key.constraints for key in (*self._task_classes, *self._due, *shown))
+        after = self._made = (*self._task_classes.values(), *crowd)
+        if before is None:
+            self._placements.clear()
+            self._count_placements(after, ())
+            return after, None
+        self._count_placements(came, went)
+        return after, ClassChanges(before, after, came, went)
+
+    def _follow_queues(self, crowded: Container[str]) -> tuple[list[TaskClass], list[TaskClass]]:
+        """Build the classes of queues that changed, and return those that came and those that went."""
+        books, task_classes = self._books, self._task_classes
+        came, went = list[TaskClass](), list[TaskClass]()
+        for key in books.changed_queues:
+            self._due.discard(key)
+            queue, before, after = books.queues.get(key), task_classes.get(key), None
+            if queue is None or key.tenant in crowded:
+                task_classes.pop(key, None)
+            else:
+                after = task_classes[key] = self._build_task_class(queue)
+            if queue is not None:
+                self._count_wanted(queue, is_crowded=key.tenant in crowded)
+            if after is before:
+                continue
+            if after is not None:
+                came.append(after)
+            if before is not None:
+                went.append(before)
+        books.changed_queues.clear()
+        return came, went
+
+    def _count_placements(self, came: Iterable[TaskClass], went: Iterable[TaskClass]) -> None:
+        counts = self._placements
+        counts.update(each.placement for each in came if each.blocked is None)
+        for each in went:
+            if each.blocked is None:
+                counts[each.placement] -= 1
+                if not counts[each.placement]:
+                    del counts[each.placement]
+
+    def _count_wanted(self, queue: TaskQueue, *, is_crowded: bool) -> None:
+        """Note how many tasks may be placed. Where many are not looked at yet, none is known to be in vain."""
+        may_be_placed = queue.key.unsupported is None
+        if may_be_placed and not is_crowded:
+            may_be_placed = queue.is_placeable or self._waits_for_attach_slots(queue)
+        self._books.wanted.set_waiting(queue.key, len(queue.tasks) if may_be_placed else 0)
+
+    def _waits_for_attach_slots(self, queue: TaskQueue) -> bool:
+        """Whether nodes have too many volumes now, and could take these: they are wanted as if others were moved."""
+        load, placement, limits = queue.key.load, self._task_classes[queue.key].placement, self._books.volumes.limits
+        if load is None or queue.is_lacking or not limits.could_take(load):
+            return False
+        return any(rejection == FULL for rejection, _ in placement.rejections)
+
+    def _build_crowd(self, tenant: str, choice: Choice, most: int) -> Iterator[TaskClass]:
+        """Build the classes of a tenant that has very many queues.
+
+        most: of so many that have not changed themselves; further ones are withheld, or left out when they do not go
+        with the nodes and resources of now.
+        """
+        stale: list[Group] = []
+        for group in choice.groups:
+            if group.task_class is None or (group.is_stale and group.answers >= self._shape_answers):
+                self._rebuild(group)
+            elif group.answers != self._answers:
+                stale.append(group)
+        stale.sort(key=attrgetter("answers"))  # so each has its turn however often something happens
+        for group in stale[:most]:
+            self._rebuild(group)
+        for group in choice.groups:
+            if group.answers < self._shape_answers:
+                self._lacks = True
+                continue
+            assert group.task_class is not None
+            if group.answers != self._answers:
+                self._withheld.append(group.task_class)
+            yield group.task_class
+        nothing_r = (0,) * len(self._books.servers.axes)
+        for reason, tasks in choice.blocked.items():  # whatever these tasks ask for, none is placed
+            placement = self._books.eligibility.get_placement(NO_CONSTRAINTS)
+            yield TaskClass(tenant, nothing_r, nothing_r, placement, tasks, blocked=reason)
+
+    def _rebuild(self, group: Group) -> None:
+        """Build the class of a group; the same object as before when nothing in it changed."""
+        template, before = self._build_task_class(group.first, group.simple), group.task_class
+        group.is_stale, group.answers = False, self._answers
+        if len(group) == 1:
+            group.template = group.task_class = template
+            return
+        for queue in group:
+            queue.follow(group.first)
+        if before is None or template is not group.template or before.tasks != group.tasks:
+            group.task_class = replace(template, tasks=group.tasks)
+        group.template = template
+
+    def _note_changed_placements(self) -> None:
+        """Note which queues must be looked at because nodes or placed pods changed."""
+        books = self._books
+        valid_for = books.servers.axes, books.eligibility.answers_version, books.servers.claimed_version
+        closings_valid_for = (books.eligibility.version, *books.volumes.versions)
+        changed_terms = books.topology.take_changed()
+        before, self._shape = self._shape, (books.servers.axes, books.servers.names)
+        if valid_for != self._classes_valid_for:
+            self._answers += 1
+        if before is None or self._shape[0] != before[0] or self._shape[1] is not before[1]:
+            self._note_shape()
+        elif valid_for != self._classes_valid_for:
+            self._note_due(self._list_uncrowded())
+        elif closings_valid_for != self._closings_valid_for:
+            self._note_due(key for key in books.queues if key.may_have_rules or key.is_about_volumes)
+        elif changed_terms:
+            self._note_due(key for key in books.queues if key.is_about(changed_terms))
+        if images := books.eligibility.changed_images:
+            self._note_due(key for key in books.queues if key.is_about_images(images))
+            images.clear()
+        if books.nominations.version != self._nominations_version:
+            self._note_due(key for key in books.queues if key.has_reserved)
+        self._classes_valid_for, self._closings_valid_for = valid_for, closings_valid_for
+        self._nominations_version = books.nominations.version
+
+    def _note_shape(self) -> None:
+        """Note that no class of before goes with the nodes and resources of now."""
+        changed = self._books.changed_queues
+        self._shape_answers = self._answers
+        keys = list(self._list_uncrowded())
+        if len(keys) <= due.MAX_DUE:
+            changed.update(dict.fromkeys(keys))
+            return
+        self._due.add(key for key in keys if key in self._task_classes)
+        self._task_classes.clear()
+        self._made = None
+
+    def _list_uncrowded(self) -> Iterator[QueueKey]:
+        """Return the queues of tenants that have no more than a snapshot shows."""
+        by_tenant = self._books.queues_by_tenant.items()
+        return chain.from_iterable(queues for tenant, queues in by_tenant if tenant not in self._crowded)
+
+    def _note_due(self, keys: Iterable[QueueKey]) -> None:
+        """Note that queues must be looked at, after those that must be already."""
+        fresh = list[QueueKey]()
+        for key in keys:
+            if key in self._due:
+                continue
+            if key in self._task_classes:
+                fresh.append(key)
+            else:  # a tenant's with very many queues, or one that has come just now
+                self._books.changed_queues[key] = None
+        self._due.add(fresh)
+
+    def _withhold_selected(self) -> None:
+        """Withhold the classes of pods that other terms may select than their queues say."""
+        for key in self._books.list_selected_stale():
+            task_class = self._task_classes.get(key)
+            if task_class is None:
+                task_class = self.window.find_class(key)
+            if task_class is not None:
+                self._withheld.append(task_class)
+
+    def _build_task_class(self, queue: TaskQueue, simple: Constraints | None = None) -> TaskClass:
+        """Return the class of a queue. simple: its constraints by `Eligibility.simplify`; None: they are not known."""
+        servers, eligibility, key = self._books.servers, self._books.eligibility, queue.key
+        if simple is None:
+            simple = eligibility.simplify(key.constraints)
+        placement, pin = self._find_placement(key, simple), None
+        if queue.is_plain:
+            return queue.build_task_class(servers.axes, placement, eligibility, claimed_only=servers.claimed_only)
+        if key.pin is not None:
+            pin = queue.find_pin(placement, self._restrict(placement, key.repelled), servers.index)
+        else:
+            placement = self._restrict(placement, key.repelled)
+        if key.may_have_rules:
+            open_ = placement
+            if key.wishes is not None:
+                open_ = queue.close_unlabelled(placement, self._books.topology, eligibility)
+            open_ = self._books.topology.promised.restrict(open_, key.rank, key.wishes, key.selected_by)
+            if pin is None:
+                placement = open_
+            elif pin.server is not None and not open_.eligible_k[pin.server]:
+                more = Counter(dict(open_.rejections)) - Counter(dict(placement.rejections))
+                pin = refuse(pin, next(iter(more)))
+        ruling = self._find_ruling(key, simple)
+        if ruling.wishes is not None and placement.preference_k is not None:
+            placement = eligibility.share(replace(placement, preference_k=None))  # `Ruling.wishes` has it all
+        # Last, as what is shared above must not say what is promised: not all classes that share it may use that.
+        nominations, prefers = self._books.nominations, ruling.wishes is None
+        if ruling.wishes is not None and key.nominee is not None:
+            ruling = ruling._replace(wishes=nominations.add_wish(ruling.wishes, key, servers.index))
+        placement = nominations.reserve(placement, key, servers.axes, servers.index, prefers=prefers)
+        return queue.build_task_class(servers.axes, placement, eligibility, pin, ruling, servers.claimed_only)
+
+    def _find_placement(self, key: QueueKey, simple: Constraints) -> Placement:
+        """Return where a class may go by its constraints, its volumes and what nodes have of what it asks for."""
+        servers, eligibility = self._books.servers, self._books.eligibility
+        placement = eligibility.get_placement_of_simple(simple)
+        if servers.claimed_k:
+            placement = self._close_claimed(placement, key.demand)
+        if key.unbound:
+            offers = self._books.volumes.offers
+            placement = eligibility.share(offers.restrict(placement, key.unbound, eligibility))
+        if key.load is not None:
+            limits = self._books.volumes.limits
+            placement = eligibility.share(limits.restrict(placement, key.load, eligibility.index))
+        if resting := servers.refusals.find_resting((key.tenant, key.demand)):
+            closed_k = np.isin(np.array(servers.names), resting)
+            placement = eligibility.share(close(placement, closed_k, REFUSED))
+        return placement
+
+    def _close_claimed(self, base: Placement, demand: Demand) -> Placement:
+        """Return a placement without the nodes that have what is asked for as devices only, which claims serve."""
+        servers, eligible_k, rejections = self._books.servers, base.eligible_k, Counter(dict(base.rejections))
+        for resource, _ in demand.real:
+            if resource in servers.claimed_k and resource not in servers.claimed_only:
+                closed_k = eligible_k & servers.claimed_k[resource]
+                rejections[Rejection(RejectionKind.INSUFFICIENT, resource)] += int(closed_k.sum())
+                eligible_k = eligible_k & ~closed_k
+        if eligible_k is base.eligible_k:
+            return base
+        eligible_k.flags.writeable = False
+        closed = replace(base, eligible_k=eligible_k, rejections=tuple(sorted((+rejections).items())))
+        return self._books.eligibility.share(closed)
+
+    def _find_ruling(self, key: QueueKey, simple: Constraints) -> Ruling:
+        """Return what topology domains and limits say to a class. simple: its constraints by `Eligibility.simplify`."""
+        if key.unsupported is not None:
+            return NO_RULING
+        limits: tuple[LimitRule, ...] = ()
+        if key.load is not None:
+            limits = self._books.volumes.limits.find_rules(key.load, self._books.eligibility.index)
+        if not (key.may_have_rules or limits):
+            return NO_RULING
+        asked = key.wishes, key.selected_by, simple, key.pin, key.rank, limits
+        known = self._rulings.get(asked)
+        if known is None:
+            known = self._rulings[asked] = self._make_ruling(*asked)
+        return known
+
+    def _make_ruling(
+        self,
+        wishes: TopologyWishes | None,
+        selected_by: frozenset[PodTerm],
+        constraints: Constraints,
+        pin: str | None,
+        rank: Rank,
+        limits: tuple[LimitRule, ...],
+    ) -> Ruling:
+        topology = self._books.topology
+        return Ruling(
+            topology.find_rules(wishes, selected_by, constraints, pin, rank, limits),
+            # A pinned pod has no choice, so it would like nothing.
+            topology.find_soft_wishes(wishes, selected_by, constraints) if pin is None else None,
+            topology.find_subjects(wishes, selected_by),
+            tuple((rule.counter.subject, rule.amount) for rule in limits),
+        )
+
+    def _restrict(self, base: Placement, repelled: frozenset[PodTerm]) -> Placement:
+        """Return a placement without the nodes that placed pods close: one for thousands of classes, often."""
+        if not repelled:
+            return base
+        anti_affinity, eligibility = self._books.anti_affinity, self._books.eligibility
+        versions = anti_affinity.version, eligibility.version
+        if versions != self._restricted_valid_for or len(self._restricted) > MAX_PLACEMENTS:
+            self._restricted_valid_for = versions
+            self._restricted.clear()
+        known = self._restricted.get((id(base), repelled))
+        if known is None:
+            restricted = eligibility.share(anti_affinity.restrict(base, repelled, eligibility))
+            known = self._restricted[id(base), repelled] = base, restricted
+        return known[1]
+
+    def add_detail(self, snapshot: Snapshot) -> Snapshot:
+        """Return a snapshot of now with what each tenant holds task by task and server by server."""
+        usages = self._books.usage.by_name.values()
+        placements = {
+            constraints: self._books.eligibility.get_placement(constraints)
+            for constraints in choose_held_placements(tenant_usage.kinds for tenant_usage in usages)
+        }
+        tenants = self._books.usage.build_detailed_tenants(snapshot.resources, placements)
+        return replace(snapshot, tenants=tenants)

@@ -1,0 +1,210 @@
+"""Waiting pods, grouped in task classes and kept in their turn.
+
+A class is one tenant's pods with equal demand, equal constraints and the same thing (if any) that forbids placing them.
+Its tasks stay sorted while pods come and go, and what a snapshot needs of it is remade only when it changed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from math import inf
+from typing import NamedTuple
+
+from fairbind.cluster.classes.pinning import lack, make_pin
+from fairbind.cluster.filters.node_eligibility import Eligibility
+from fairbind.cluster.filters.topology import Topology
+from fairbind.cluster.state.node_books import Axes, compute_vector
+from fairbind.cluster.state.queue_keys import QueueKey
+from fairbind.model import DomainRules, Pin, Placement, Rejection, RejectionKind, SoftWishes, Task, TaskClass
+from fairbind.scheduling.cycle.order.task_queues import compute_turn
+
+
+class Ruling(NamedTuple):
+    """What topology domains, and limits of nodes, say to a class: see `TaskClass`."""
+
+    rules: DomainRules | None = None
+    wishes: SoftWishes | None = None
+    counts_as: frozenset[object] = frozenset()
+    brings: tuple[tuple[object, int], ...] = ()
+
+
+NO_RULING = Ruling()
+
+
+class TaskQueue:
+    """The waiting tasks of one class.
+
+    is_eligible: whether some node may take them, however full it is, as of the last snapshot.
+    """
+
+    __slots__ = (
+        "_axes",
+        "_base",
+        "_claimed_only",
+        "_found_pin",
+        "_labelled",
+        "_missing",
+        "_oldest",
+        "_pin",
+        "_pin_made_of",
+        "_placement",
+        "_ruling",
+        "_shown",
+        "_task_class",
+        "is_eligible",
+        "is_plain",
+        "key",
+        "tasks",
+    )
+
+    def __init__(self, key: QueueKey) -> None:
+        self.key = key
+        self.is_plain = key.is_plain
+        self.tasks: list[Task] = []
+        self._missing: tuple[str, ...] = ()
+        self.is_eligible = False
+        self._oldest: float | None = None
+        self._axes: Axes = ()
+        self._claimed_only: frozenset[str] = frozenset()
+        self._base: Placement | None = None
+        self._pin: Pin | None = None
+        self._found_pin: Pin | None = None
+        self._pin_made_of: tuple[Placement, Placement, Mapping[str, int]] | None = None
+        self._placement: Placement | None = None
+        self._labelled: tuple[tuple[Placement, int], Placement] | None = None
+        self._ruling = NO_RULING
+        self._task_class: TaskClass | None = None
+        self._shown: tuple[Task, ...] | None = None
+
+    def add(self, task: Task) -> None:
+        """Take a task in its turn."""
+        insort(self.tasks, task, key=compute_turn)
+        self._shown = self._oldest = None
+
+    def add_all(self, tasks: Iterable[Task]) -> None:
+        """Take many tasks at once."""
+        self.tasks.extend(tasks)
+        self.tasks.sort(key=compute_turn)
+        self._shown = self._oldest = None
+
+    def remove_all(self, uids: AbstractSet[str]) -> None:
+        """Let the tasks of many pods go at once."""
+        self.tasks = [task for task in self.tasks if task.uid not in uids]
+        self._shown = self._oldest = None
+
+    def remove(self, task: Task) -> None:
+        """Let a task go."""
+        index = bisect_left(self.tasks, compute_turn(task), key=compute_turn)
+        if self.tasks[index].uid != task.uid:
+            raise KeyError(task.uid)
+        del self.tasks[index]
+        self._shown = self._oldest = None
+
+    def rename(self, key: QueueKey) -> None:
+        """Change the key. The new key may differ only in constraints and in the terms that select the pods."""
+        self.key, self.is_plain = key, key.is_plain
+
+    def build_task_class(
+        self,
+        axes: Axes,
+        base: Placement,
+        eligibility: Eligibility,
+        pin: Pin | None = None,
+        ruling: Ruling = NO_RULING,
+        claimed_only: frozenset[str] = frozenset(),
+    ) -> TaskClass:
+        """Return the class as it is now; the same object as before when nothing changed.
+
+        Its tasks are the same object as before when these have not changed.
+        base: where its constraints let it go, by `Eligibility`, which shares placements. pin: the only server of these,
+        for a key that has one. ruling: what topology domains say to it. claimed_only: axes that no node has for pods.
+        """
+        before, is_current = self._task_class, self._shown is not None
+        if before is None or axes != self._axes or claimed_only != self._claimed_only:
+            self._axes, self._claimed_only = axes, claimed_only
+            self._missing = tuple(r for r, _ in self.key.demand.real if r not in axes or r in claimed_only)
+            self._base = before = None
+        pin = None if pin is None else lack(pin, self._missing)
+        if base is not self._base or pin != self._pin:
+            self._base, self._pin, is_current = base, pin, False
+            is_lacking = self._missing and pin is None
+            self._placement = eligibility.share(exclude_all(base, self._missing)) if is_lacking else base
+        if ruling is not self._ruling and ruling != self._ruling:  # rules and wishes are equal to themselves only
+            self._ruling, is_current = ruling, False
+        if before is not None and is_current:
+            return before
+        if self._shown is None:
+            self._shown = tuple(self.tasks)
+        assert self._placement is not None
+        key = self.key
+        task_class = self._task_class = TaskClass(
+            key.tenant,
+            compute_vector(key.demand.real, axes) if before is None else before.demand_r,
+            compute_vector(key.demand.share, axes) if before is None else before.share_demand_r,
+            self._placement,
+            self._shown,
+            key.unsupported,
+            self._pin,
+            *self._ruling,
+            is_rationed=key.takes_turns,
+        )
+        self.is_eligible = task_class.is_eligible
+        return task_class
+
+    def find_pin(self, base: Placement, allowed: Placement, index: Mapping[str, int]) -> Pin:
+        """Return the server of a key that has a pin, and why it may be none; the same while nothing changes.
+
+        base, allowed, index: see `make_pin`.
+        """
+        assert self.key.pin is not None
+        known = self._pin_made_of
+        if known is None or known[0] is not base or known[1] is not allowed or known[2] is not index:
+            self._pin_made_of = base, allowed, index
+            self._found_pin = make_pin(self.key.pin, base, allowed, index)
+        assert self._found_pin is not None
+        return self._found_pin
+
+    def follow(self, other: TaskQueue) -> None:
+        """Take over where the tasks may go from a queue of equal demand and placement."""
+        self.is_eligible = other.is_eligible
+
+    def close_unlabelled(self, base: Placement, topology: Topology, eligibility: Eligibility) -> Placement:
+        """Return the placement without the nodes that lack a label which its wishes need; remembered."""
+        assert self.key.wishes is not None
+        made_of = base, eligibility.version
+        if self._labelled is None or self._labelled[0] != made_of:
+            self._labelled = made_of, eligibility.share(topology.close_unlabelled(base, self.key.wishes))
+        return self._labelled[1]
+
+    @property
+    def oldest(self) -> float:
+        """Since when the oldest task waits. It is the first of its priority: priorities are looked at, not tasks."""
+        if self._oldest is None:
+            tasks, start, oldest = self.tasks, 0, inf
+            while start < len(tasks):
+                priority = tasks[start].priority
+                oldest = min(oldest, tasks[start].queue_time)
+                start = bisect_right(tasks, -priority, lo=start, key=lambda task: -task.priority)
+            self._oldest = oldest
+        return self._oldest
+
+    @property
+    def is_lacking(self) -> bool:
+        """Whether the tasks ask for something that no node offers."""
+        return bool(self._missing)
+
+    @property
+    def is_placeable(self) -> bool:
+        """Whether the tasks could be placed if there were room."""
+        return self.key.unsupported is None and self.is_eligible
+
+
+def exclude_all(base: Placement, missing: tuple[str, ...]) -> Placement:
+    """Return the placement of tasks that ask for resources that no node offers: every node lacks them."""
+    eligible = int(base.eligible_k.sum())
+    nowhere_k = base.eligible_k & False
+    nowhere_k.flags.writeable = False
+    lacking = ((Rejection(RejectionKind.INSUFFICIENT, resource), eligible) for resource in missing if eligible)
+    return Placement(nowhere_k, None, tuple(sorted((*base.rejections, *lacking))), base.exclusive_keys)

@@ -1,0 +1,427 @@
+"""How many placements and classes of one tenant a snapshot holds: the rest of its pods wait in turn.
+
+Each placement costs memory and time for every node, in every replica, and a tenant may have thousands of pods that
+each may go elsewhere. So a snapshot holds `MAX_TENANT_PLACEMENTS` of a tenant at most, and fewer when there would be
+more than `MAX_PLACEMENTS` in all. Most of them are those of the pods whose turn comes first. A part of them goes round
+among all others, so that pods that fit nowhere do not keep those behind them from being looked at. When all have been
+looked at once since the last change, the round is over.
+
+Placements are counted as they are on the nodes of now: a thousand pods that differ in what no node has count as one.
+Queues of such a tenant that have the demand and the placement in common are one task class, which costs a cycle what
+one queue costs. So are its pods that are left out, which are blocked until their turn comes, and its pods that are not
+supported, by reason. Tenants with fewer queues have a class for each of them.
+
+Classes cost time whatever their placement, so there is a limit for them, too: a tenant's pods may all ask for another
+amount. It is higher, as a class costs microseconds and no memory for each node. DaemonSets have a class for each node,
+which may go nowhere else: it counts little, so that whole DaemonSets are shown.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from operator import attrgetter
+from typing import NamedTuple
+
+from fairbind.cluster.classes.task_queue import TaskQueue
+from fairbind.cluster.classes.window_groups import Group, Look, LookGroups, get_turn
+from fairbind.cluster.filters.node_eligibility import Eligibility
+from fairbind.cluster.objects.facts import Constraints
+from fairbind.cluster.state.queue_keys import QueueKey
+from fairbind.model import Rejection, RejectionKind, Task, TaskClass
+from fairbind.scheduling.cycle.order.task_queues import Turn, compute_turn
+
+MAX_TENANT_PLACEMENTS = 128
+"""Half of what a cycle may decide: where all of them fit, the next cycle goes on with the rest."""
+
+ROTATING_PART = 4
+"""One in so many of them goes round among the placements beyond."""
+
+MAX_PLACEMENTS = 2_048
+"""Placements of all tenants: a user with many namespaces is many tenants."""
+
+MIN_TENANT_PLACEMENTS = 4
+"""Each tenant has at least so many placements, and so many classes, however many tenants there are."""
+
+MAX_TENANT_CLASSES = 1_024
+"""Four times what a cycle may decide."""
+
+MAX_CLASSES = 16_384
+"""Classes of all tenants."""
+
+MANY_MOVED_PART = 4
+"""When more than one in so many queues has another placement all at once, all are sorted again."""
+
+LATER = Rejection(RejectionKind.LATER)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a snapshot shows of a tenant. groups: those that may be placed. blocked: other tasks, by why they wait."""
+
+    groups: Sequence[Group]
+    blocked: Mapping[Rejection, tuple[Task, ...]]
+
+
+class _Place(NamedTuple):
+    """Where a queue is."""
+
+    turn: Turn
+    group: Group
+    queue: TaskQueue
+
+
+@dataclass(slots=True)
+class _Moves:
+    """Queues with one look whose constraints come with another answer on the nodes of now.
+
+    simple: by `Eligibility.simplify`, of the first of them. is_same: whether it is so of all.
+    """
+
+    simple: Constraints
+    queues: int = 0
+    is_same: bool = True
+
+
+class _Sorted:
+    """All queues of a tenant, sorted as of a version of the nodes' features, and kept so while queues change.
+
+    looks: the groups of each. classes: what they count together. unsupported: by reason. _order: the group of each
+    supported queue, in turn. _later: see `gather_later`, and what it was made without.
+    """
+
+    def __init__(self, eligibility: Eligibility, queues: Iterable[TaskQueue]) -> None:
+        self._features_version = eligibility.features_version
+        self.looks: dict[Look, LookGroups] = {}
+        self.classes = 0.0
+        self.unsupported: dict[Rejection, Group] = {}
+        self._eligibility = eligibility
+        self._places: dict[QueueKey, _Place] = {}
+        self._order: list[tuple[Turn, Group, TaskQueue]] = []
+        self._listed: list[Group] | None = None
+        self._later: tuple[list[Group], tuple[Task, ...]] | None = None
+        for queue in sorted(queues, key=lambda queue: compute_turn(queue.tasks[0])):
+            self._add(queue, compute_turn(queue.tasks[0]))
+
+    def follow(self, key: QueueKey, queue: TaskQueue | None) -> None:
+        """Take a queue that came or changed; None: it is gone."""
+        place = self._places.get(key)
+        turn = None if queue is None else compute_turn(queue.tasks[0])
+        if place is not None and place.turn == turn and place.queue is queue:
+            place.group.note_change()
+            self._later = None
+            return
+        if place is not None:
+            self._remove(key, place)
+        if queue is not None and turn is not None:
+            self._add(queue, turn)
+
+    def follow_features(self, queues: Mapping[QueueKey, TaskQueue]) -> bool:
+        """Bring the sets that come with another answer on the nodes of now to where they are one with others.
+
+        False: there are so many of them that it costs less to sort all again, which must be done.
+        queues: of now; those that have changed besides are taken by `follow`.
+        """
+        if self._features_version == self._eligibility.features_version:
+            return True
+        self._features_version = self._eligibility.features_version
+        moved = self._list_moved()
+        if len(moved) * MANY_MOVED_PART > len(self._places):
+            return False
+        for key in moved:
+            self._remove(key, self._places[key])
+            queue = queues.get(key)
+            if queue is not None:
+                self._add(queue, compute_turn(queue.tasks[0]))
+        return True
+
+    def _list_moved(self) -> list[QueueKey]:
+        """Return the queues that are not one with those of their look any more.
+
+        Where all queues of a look go over to the same, what decides their placement is renamed.
+        """
+        simplify, moves = self._eligibility.simplify, dict[LookGroups, _Moves]()
+        for key, (_, group, _) in self._places.items():
+            of_look = group.of_look
+            if of_look is None or (simple := simplify(key.constraints)) is of_look.look[0]:
+                continue
+            move = moves.get(of_look)
+            if move is None:
+                move = moves[of_look] = _Moves(simple)
+            move.queues += 1
+            move.is_same &= simple is move.simple
+        if not moves:
+            return []
+        for of_look, move in list(moves.items()):
+            renamed = (move.simple, *of_look.look[1:])
+            if move.is_same and move.queues == of_look.queues and renamed not in self.looks:
+                del self.looks[of_look.look], moves[of_look]
+                of_look.look = renamed
+                self.looks[renamed] = of_look
+        return [
+            key
+            for key, (_, group, _) in self._places.items()
+            if group.of_look in moves and simplify(key.constraints) is not group.simple
+        ]
+
+    def find_class(self, key: QueueKey) -> TaskClass | None:
+        """Return the class that was made last of a queue."""
+        place = self._places.get(key)
+        return None if place is None else place.group.task_class
+
+    def list_groups(self) -> list[Group]:
+        """Return all groups of supported queues, in turn; not to be written to."""
+        if self._listed is None:
+            self._listed = list(dict.fromkeys(group for _, group, _ in self._order))
+        return self._listed
+
+    def list_unsupported(self) -> dict[Rejection, tuple[Task, ...]]:
+        """Return the tasks of unsupported queues, by why they are."""
+        return {reason: group.tasks for reason, group in self.unsupported.items()}
+
+    def gather_later(self, shown: list[Group]) -> tuple[Task, ...]:
+        """Return the tasks of all other groups, in turn; the same while nothing of a queue changes."""
+        if self._later is None or self._later[0] != shown:
+            without = set(shown)
+            tasks = [task for _, group, queue in self._order if group not in without for task in queue.tasks]
+            if len(tasks) > len(self._order) - sum(map(len, shown)):  # else each queue has one
+                tasks.sort(key=compute_turn)
+            self._later = shown, tuple(tasks)
+        return self._later[1]
+
+    def _add(self, queue: TaskQueue, turn: Turn) -> None:
+        self._listed = self._later = None
+        key = queue.key
+        if key.unsupported is None:
+            simple = self._eligibility.simplify(key.constraints)
+            look = simple, key.selected_by, key.wishes, key.overtaken, key.nominee, key.load, key.unbound
+            of_look, kind = self.looks.get(look), (key.demand, key.pin, key.takes_turns)
+            if of_look is None:
+                of_look = self.looks[look] = LookGroups(look)
+            of_look.queues += 1
+            group = of_look.groups.get(kind)
+            if group is None:
+                group = of_look.groups[kind] = Group(of_look, kind)
+                self.classes += group.part
+            insort(self._order, (turn, group, queue), key=get_turn)
+        else:
+            group = self.unsupported.get(key.unsupported) or self.unsupported.setdefault(key.unsupported, Group())
+        self._places[key] = _Place(turn, group, queue)
+        group.add(turn, queue)
+
+    def _remove(self, key: QueueKey, place: _Place) -> None:
+        self._listed = self._later = None
+        del self._places[key]
+        group = place.group
+        group.remove(place.turn)
+        of_look = group.of_look
+        if of_look is not None:
+            del self._order[bisect_left(self._order, place.turn, key=get_turn)]
+            of_look.queues -= 1
+        if group:
+            return
+        if of_look is not None and group.kind is not None:
+            del of_look.groups[group.kind]
+            self.classes -= group.part
+            if not of_look.groups:
+                del self.looks[of_look.look]
+        elif key.unsupported is not None:
+            del self.unsupported[key.unsupported]
+
+
+@dataclass(slots=True)
+class _Round:
+    """Where the rotation of a tenant is.
+
+    seen: the first tasks of the groups that were looked at in this round, by UID: what groups have in common changes
+    with the nodes. rotating: those that are being looked at. began: `Window.note_change` calls before it.
+    """
+
+    seen: set[str] = field(default_factory=set)
+    rotating: list[str] = field(default_factory=list)
+    began: int = 0
+
+    def forget_gone(self, count: int, groups: Iterable[Group]) -> None:
+        """Forget what was seen and is not among these groups any more, so many as there are, when it may be much."""
+        if len(self.seen) > 2 * count:
+            self.seen.intersection_update(group.uid for group in groups)
+
+
+class _Allowance:
+    """How many placements and classes may still be shown, one class at a time.
+
+    is_cut: whether some group was not allowed the last time. _shown: the placements that are shown.
+    """
+
+    def __init__(self, placements: int, classes: float) -> None:
+        self.is_cut = False
+        self._placements = placements
+        self._classes = classes
+        self._shown: dict[LookGroups | None, None] = {}
+
+    def extend(self, placements: int, classes: int) -> None:
+        """Allow so many more."""
+        self._placements += placements
+        self._classes += classes
+
+    def take(self, groups: Iterable[Group], is_open: Callable[[Group], bool]) -> list[Group]:
+        """Return which open ones of the groups are still allowed; those with a placement that is shown need no other.
+
+        groups: in turn. As soon as there is no placement left, the groups of those that are shown are asked instead:
+        there may be tens of thousands of others.
+        """
+        taken, self.is_cut = list[Group](), False
+        for group in filter(is_open, groups):
+            if group.of_look not in self._shown and not self._placements:
+                self.is_cut = True
+                self._take_shown(taken, group.turn, is_open)
+                break
+            if not self._take(taken, group):
+                break
+        return taken
+
+    def _take_shown(self, taken: list[Group], after: Turn, is_open: Callable[[Group], bool]) -> None:
+        """Take groups with a placement that is shown. after: those that come later in turn than this."""
+        looks = [of_look for of_look in self._shown if of_look is not None]
+        groups = (group for of_look in looks for group in of_look.groups.values() if group.turn > after)
+        for group in sorted(filter(is_open, groups), key=attrgetter("turn")):
+            if not self._take(taken, group):
+                return
+
+    def _take(self, taken: list[Group], group: Group) -> bool:
+        """Take a group if one more class is allowed."""
+        if self._classes < group.part:
+            self.is_cut = True
+            return False
+        self._classes -= group.part
+        if group.of_look not in self._shown:
+            self._placements -= 1
+            self._shown[group.of_look] = None
+        taken.append(group)
+        return True
+
+
+class Window:
+    """Chooses the queues of tenants that have many. has_more: whether a round is not over.
+
+    is_limited: if not, all are shown.
+    """
+
+    def __init__(self, eligibility: Eligibility, *, is_limited: bool = True) -> None:
+        self._eligibility = eligibility
+        self._is_limited = is_limited
+        self._rounds: dict[str, _Round] = {}
+        self._sorted: dict[str, _Sorted] = {}
+        self._changes = 0
+        self._limit = MAX_TENANT_PLACEMENTS
+        self._most_classes = MAX_TENANT_CLASSES
+        self.has_more = False
+
+    def note_change(self) -> None:
+        """Something changed, so that pods may fit that did not."""
+        self._changes += 1
+
+    def forget(self) -> None:
+        """Nothing waits: begin again with whatever comes next, as after a choice of none."""
+        self._rounds, self._sorted, self.has_more = {}, {}, False
+
+    def find_class(self, key: QueueKey) -> TaskClass | None:
+        """Return the class that was made last of a queue of a tenant that has many."""
+        known = self._sorted.get(key.tenant)
+        return None if known is None else known.find_class(key)
+
+    def note_cycle(self) -> None:
+        """A cycle has looked at what was chosen last."""
+        for each in self._rounds.values():
+            each.seen.update(each.rotating)
+
+    def choose(
+        self,
+        queues_by_tenant: Mapping[str, Mapping[QueueKey, TaskQueue]],
+        different: int,
+        changed: Iterable[QueueKey],
+    ) -> dict[str, Choice]:
+        """Return what is shown of each tenant that has more queues than it may have placements or classes.
+
+        different: how many constraints all queues have. changed: the queues that came, changed or went since the last
+        time.
+        """
+        if not self._is_limited:
+            return {}
+        self.has_more = False
+        self._limit, self._most_classes = MAX_TENANT_PLACEMENTS, MAX_TENANT_CLASSES
+        counts = list(map(len, queues_by_tenant.values()))
+        if different > MAX_PLACEMENTS:
+            self._limit = compute_limit(counts, MAX_PLACEMENTS, MAX_TENANT_PLACEMENTS)
+        if sum(counts) > MAX_CLASSES:
+            self._most_classes = compute_limit(counts, MAX_CLASSES, MAX_TENANT_CLASSES)
+        most = min(self._limit, self._most_classes)
+        if max(counts, default=0) <= most:
+            self.forget()
+            return {}
+        crowded = {tenant: queues for tenant, queues in queues_by_tenant.items() if len(queues) > most}
+        self._rounds = {tenant: each for tenant, each in self._rounds.items() if tenant in crowded}
+        self._sorted = {tenant: each for tenant, each in self._sorted.items() if tenant in crowded}
+        self._follow(crowded, changed)
+        return {tenant: self._choose(tenant, self._sorted[tenant]) for tenant in crowded}
+
+    def _follow(self, crowded: Mapping[str, Mapping[QueueKey, TaskQueue]], changed: Iterable[QueueKey]) -> None:
+        """Sort the queues of tenants that are not sorted yet; of the others only take over what changed."""
+        for tenant, queues in crowded.items():
+            known = self._sorted.get(tenant)
+            if known is None or not known.follow_features(queues):
+                self._sorted[tenant] = _Sorted(self._eligibility, queues.values())
+        for key in changed if crowded else ():
+            if key.tenant in crowded:
+                self._sorted[key.tenant].follow(key, crowded[key.tenant].get(key))
+
+    def _choose(self, tenant: str, known: _Sorted) -> Choice:
+        if len(known.looks) <= self._limit and known.classes <= self._most_classes:
+            self._rounds.pop(tenant, None)
+            groups = chain.from_iterable(of_look.groups.values() for of_look in known.looks.values())
+            return Choice(list(groups), known.list_unsupported())
+        shown = self._pick(tenant, known.list_groups())
+        return Choice(shown, {**known.list_unsupported(), LATER: known.gather_later(shown)})
+
+    def _pick(self, tenant: str, groups: list[Group]) -> list[Group]:
+        """Pick which groups are shown. groups: in turn, more than are allowed."""
+        now = self._rounds.setdefault(tenant, _Round(began=self._changes))
+        rotating, rotating_classes = (max(1, most // ROTATING_PART) for most in (self._limit, self._most_classes))
+        allowed = _Allowance(self._limit - rotating, self._most_classes - rotating_classes)
+        first = dict.fromkeys(allowed.take(groups, lambda _: True))
+        allowed.extend(rotating, rotating_classes)
+
+        def is_unseen(group: Group) -> bool:
+            return group.uid not in now.seen and group not in first
+
+        others = allowed.take(groups, is_unseen)
+        if not others and now.began != self._changes:
+            now.seen.clear()
+            now.began = self._changes
+            others = allowed.take(groups, is_unseen)
+        self.has_more |= allowed.is_cut or now.began != self._changes
+        now.forget_gone(len(groups) - len(first), (group for group in groups if group not in first))
+        others = others or allowed.take(groups, lambda group: group not in first)
+        now.rotating = [group.uid for group in others]
+        return [*first, *others]
+
+
+def compute_limit(counts: Iterable[int], most: int, most_each: int) -> int:
+    """Return how many placements, or classes, each tenant may have so that all have `most`, as far as that can be had.
+
+    counts: how many each tenant has now, or more. most, most_each: of all and of one tenant.
+
+    >>> compute_limit([3, 5_000, 5_000], 2_048, 128), compute_limit([9] * 5_000, 2_048, 128)
+    (128, 4)
+    """
+    left, limit = most, most_each
+    ascending = sorted(counts)
+    for index, count in enumerate(ascending):
+        part = left // (len(ascending) - index)
+        if count > part:
+            limit = min(limit, part)
+            break
+        left -= count
+    return max(limit, MIN_TENANT_PLACEMENTS)

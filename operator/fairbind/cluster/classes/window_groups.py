@@ -1,0 +1,135 @@
+"""Queues of a tenant that has very many, grouped to what is one task class; see `window`."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from operator import itemgetter
+
+from fairbind.cluster.classes.task_queue import TaskQueue
+from fairbind.cluster.filters.attach_limits import VolumeLoad
+from fairbind.cluster.filters.volume_offers import Wanted
+from fairbind.cluster.objects.facts import Constraints, Demand, PodTerm, TopologyWishes
+from fairbind.model import Task, TaskClass
+from fairbind.scheduling.cycle.order.task_queues import Turn, compute_turn
+
+PINNED_PART = 1 / 16
+"""What a class counts whose pods may use one node only."""
+
+get_turn = itemgetter(0)
+
+Look = tuple[
+    Constraints,
+    frozenset[PodTerm],
+    TopologyWishes | None,
+    int | None,
+    str | None,
+    VolumeLoad | None,
+    tuple[Wanted, ...],
+]
+"""What decides a placement: constraints without what does not matter now, the terms in use that select the pods, what
+they require about others, which reserved room they may use (`QueueKey.overtaken`, `QueueKey.nominee`), and the volumes
+that they bring and want."""
+
+
+GroupKind = tuple[Demand, str | None, bool]
+"""What a class of such a placement is told by: the demand, the only node that the pods may use (a DaemonSet's), and
+whether they take turns."""
+
+
+class LookGroups:
+    """All groups of a tenant with one look. queues: how many they have together."""
+
+    __slots__ = ("groups", "look", "queues")
+
+    def __init__(self, look: Look) -> None:
+        self.look = look
+        self.groups: dict[GroupKind, Group] = {}
+        self.queues = 0
+
+
+class Group:
+    """Queues that are one task class. is_stale: whether any of them has changed since the class was made.
+
+    of_look, kind: what they have in common; None where that is only why they wait. part: what it counts as a class.
+    answers: which answers about nodes the class was made of, a number of who makes it.
+    template: what `task_class` was made of, for who makes it. False when it has no queues.
+    """
+
+    __slots__ = (
+        "_ordered",
+        "_tasks",
+        "_uid",
+        "answers",
+        "is_stale",
+        "kind",
+        "of_look",
+        "part",
+        "task_class",
+        "template",
+    )
+
+    def __init__(self, of_look: LookGroups | None = None, kind: GroupKind | None = None) -> None:
+        self.of_look = of_look
+        self.kind = kind
+        self.part = 1.0 if kind is None or kind[1] is None else PINNED_PART
+        self._ordered: list[tuple[Turn, TaskQueue]] = []
+        self._tasks: tuple[Task, ...] | None = None
+        self._uid: str | None = None
+        self.is_stale = True
+        self.answers = 0
+        self.template: TaskClass | None = None
+        self.task_class: TaskClass | None = None
+
+    def __len__(self) -> int:
+        return len(self._ordered)
+
+    def __iter__(self) -> Iterator[TaskQueue]:
+        return (queue for _, queue in self._ordered)
+
+    @property
+    def simple(self) -> Constraints | None:
+        """Their constraints by `Eligibility.simplify`; None where only why they wait is the same."""
+        return None if self.of_look is None else self.of_look.look[0]
+
+    @property
+    def first(self) -> TaskQueue:
+        """The queue whose turn comes first; there must be one."""
+        return self._ordered[0][1]
+
+    @property
+    def turn(self) -> Turn:
+        """Of the first task of all."""
+        return self._ordered[0][0]
+
+    @property
+    def uid(self) -> str:
+        """Of the first task of all."""
+        if self._uid is None:
+            self._uid = self.first.tasks[0].uid
+        return self._uid
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """Their tasks, in turn."""
+        if self._tasks is None:
+            tasks = [task for _, queue in self._ordered for task in queue.tasks]
+            if len(tasks) > len(self._ordered):  # else each queue has one
+                tasks.sort(key=compute_turn)
+            self._tasks = tuple(tasks)
+        return self._tasks
+
+    def note_change(self) -> None:
+        """One of the queues has changed."""
+        self._tasks = self._uid = None
+        self.is_stale = True
+
+    def add(self, turn: Turn, queue: TaskQueue) -> None:
+        """Take a queue whose first task has this turn. One that the task has left may still stand here with it."""
+        insort(self._ordered, (turn, queue), key=get_turn)
+        self.note_change()
+
+    def remove(self, turn: Turn) -> None:
+        """Let the queue go that came with this turn."""
+        del self._ordered[bisect_left(self._ordered, turn, key=get_turn)]
+        self.note_change()

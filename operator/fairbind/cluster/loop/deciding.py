@@ -1,0 +1,57 @@
+"""Runs one cycle after the other as pacing orders them, each with what it may recall of those before it.
+
+The operator's loop and the simulator both decide by this. What is recalled changes no decision, whether those of the
+cycles before are carried out or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fairbind.cluster.loop.pacing import MAX_EXPLAINED, is_recalling
+from fairbind.cluster.loop.pacing_events import RunCycle
+from fairbind.model import CycleReport, PolicySettings, Snapshot
+from fairbind.scheduling import CycleState, Policy, UnschedulableCache, run_cycle
+
+
+class Decider:
+    """Decides for one cluster. baseline: decides in place of the settings' policy; None: nothing does.
+
+    explains: whether anything reads why tasks wait. If so, where few classes wait, all explanations are those of now.
+    If not, waits do not say which tenant comes before.
+    """
+
+    def __init__(self, baseline: Policy | None = None, *, explains: bool = True) -> None:
+        self._baseline = baseline
+        self._explains = explains
+        self._unschedulable = UnschedulableCache()
+        self._state = CycleState()
+
+    def decide(
+        self,
+        snapshot: Snapshot,
+        settings: PolicySettings,
+        now: float,
+        order: RunCycle,
+        *,
+        may_have: Callable[[str], bool] = lambda _tenant: True,
+    ) -> CycleReport:
+        """Return what the ordered cycle decides. now: seconds since the epoch, for the report. may_have: see there."""
+        recalls = not self._explains or is_recalling(len(snapshot.task_classes))
+        unschedulable = self._unschedulable if recalls else None
+        if unschedulable is None:
+            self._unschedulable.forget()
+        elif order.explains:
+            self._unschedulable.forget_some(MAX_EXPLAINED)
+        return run_cycle(
+            snapshot,
+            settings,
+            now,
+            limit=order.limit,
+            unschedulable=unschedulable,
+            state=self._state,
+            baseline=self._baseline,
+            explains=order.explains,
+            finds_rivals=self._explains,
+            may_have=may_have,
+        )

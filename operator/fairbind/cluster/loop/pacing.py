@@ -1,0 +1,499 @@
+"""When a cycle runs, how much it may decide, and what follows from the end of a binding: a state machine.
+
+Events go in with their time, instructions come out as values. A driver obeys the instructions: the operator by asyncio
+(`fairbind.kube.operator.loop`), a simulator from a heap of events. `Pacing` reads no clock. What is measured, as the
+length of a cycle, enters as an event, so the same events give the same instructions.
+
+The rules:
+
+* **Batches.** The first change starts a pause of `COALESCE_SECONDS`, and what changes during the pause belongs to the
+  same cycle. So the order is decided over the batch and not by who arrived first within it. The pause is at least as
+  long as the last cycle, so that cycles take at most about half of the time.
+* **Limit.** No more than `MAX_OUTSTANDING` decisions wait to be carried out: as many as keep the binder busy while the
+  next cycle runs. Decisions stay fresh, and the order stays right when something changes amid a long backlog. A cycle
+  that the limit ended goes on, without a pause, when `LOW_WATER` or fewer are left. So does a change that came when
+  the limit was reached.
+* **Turns.** Where a tenant has more placements or classes than a cycle looks at, a later cycle looks at others of them.
+  What that costs takes at most about a fifth of the time: cycles in between look at the same ones once more.
+* **Explanations.** Where many classes wait, cycles recall what fitted nowhere. All classes are looked at and explained
+  again within `EXPLAIN_SECONDS`, or later when they are very many, and once more after the last change: in parts of
+  `MAX_EXPLAINED`, one cycle after the other, so that none of these takes long.
+* **Failed bindings.** A binding that was not sent gives its capacity back, and its pod waits on as before. After any
+  other failure the pod is postponed for 1 to 10 seconds, twice as long each time until it is bound.
+* **Claims.** A binding that waits for the claims of its pod leaves its place to others until they are bound.
+* **Limits of a namespace.** A binding that failed once or takes long leaves its place to others. A namespace whose
+  bindings fail has few under way, and the rest of its pods is withheld for a while; see `bind_limits`.
+* **Gates.** Of pods that take turns, a decision opens the gate, and another scheduler places the pod. Until then it is
+  on its way; how many may be, and for how long a pod keeps its room, is decided in `turnstile`. Places that come free
+  are given away together (`place_waits`). Where none may be given away, a cycle decides pods that take no
+  turns (`RunCycle.opens`). After a cycle one gate
+  is opened without room where an autoscaler could help, but for `MAX_HELD_SECONDS` not beside gates with room; the next
+  cycle sees the shares with it.
+* **Failed cycles.** The next cycle is tried after `FAILED_CYCLE_SECONDS`, followed by the pause for batches.
+* **Sweeps.** When nothing changes, the driver reports a beat every `BEAT_SECONDS`, and a cycle runs at the first beat
+  that comes `SWEEP_SECONDS` after the sweep before it.
+"""
+
+from __future__ import annotations
+
+import enum
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+
+from fairbind.cluster.loop.bind_limits import BindLimits
+from fairbind.cluster.loop.pacing_events import (
+    NOT_SENT,
+    Announce,
+    Beat,
+    BindAwaits,
+    BindEnded,
+    BindResult,
+    BindStalled,
+    BindWithdrawn,
+    Changed,
+    CycleEnded,
+    CycleFailed,
+    CycleSkipped,
+    Decided,
+    Event,
+    Forget,
+    GiveBack,
+    Instruction,
+    NothingWaits,
+    PodArrived,
+    PodOnItsWay,
+    PodPromised,
+    PodRefused,
+    Resume,
+    RunCycle,
+    Tick,
+    WakeAt,
+    Withhold,
+)
+from fairbind.cluster.objects.task_names import split_task_name
+from fairbind.cluster.other_schedulers.place_waits import PlaceWaits
+from fairbind.cluster.other_schedulers.turnstile import STUCK_SECONDS, ScaleUp, Turnstile
+from fairbind.model import Bind
+from fairbind.scheduling import MANY_CLASSES
+
+COALESCE_SECONDS = 0.05
+BEAT_SECONDS = 5.0
+SWEEP_SECONDS = 300.0
+MAX_OUTSTANDING = 256
+"""Decisions that are not carried out yet, at most: twice what the binder has in flight."""
+LOW_WATER = 160
+"""A cycle that was ended by the limit goes on when no more than this are left: what is in flight, and as much as ends
+while the next cycle decides."""
+MAX_EXPLAINED = 1_024
+"""Classes that one cycle explains again, though nothing has changed for them."""
+EXPLAIN_SECONDS = 5.0
+EXPLAIN_SECONDS_PER_CLASS = 5e-4
+"""How old the explanation of a class may be when very many wait: a fiftieth of the time goes into explaining them."""
+PAUSE_PER_TURN = 4.0
+"""A cycle looks at others when so many times the time has passed that the last such cycle took."""
+FIRST_POSTPONE_SECONDS = 1.0
+MAX_POSTPONE_SECONDS = 10.0
+FAILED_CYCLE_SECONDS = 1.0
+MAX_HELD_SECONDS = 1.0
+"""How long a gate is not opened without room because gates with room are being opened, one after the other."""
+MAX_REMEMBERED = 10_000
+"""How many pods are known to have failed before, at most."""
+
+
+_FAILURES = frozenset({BindResult.FAILED, BindResult.INVALID})
+
+_ABOUT_TURNS = PodArrived, PodOnItsWay, PodPromised, PodRefused
+
+_NOTHING: Sequence[Instruction] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PacingState:
+    """What the limit of the next cycle comes from.
+
+    outstanding: decisions that are not carried out yet. has_more: whether something is known to be left to decide.
+    last_cycle_seconds: what the next pause is not shorter than. postponed: how many pods wait for their `Resume`.
+    """
+
+    outstanding: int
+    has_more: bool
+    last_cycle_seconds: float
+    postponed: int
+
+
+def is_recalling(classes: int) -> bool:
+    """Whether so many classes wait that a cycle recalls what fitted nowhere in the one before it."""
+    return classes >= MANY_CLASSES
+
+
+class _Phase(enum.Enum):
+    """What the rules wait for: the first tick, a change, the rest of a batch, a cycle, the time after a failed one."""
+
+    NEW = enum.auto()
+    WAITING = enum.auto()
+    PAUSING = enum.auto()
+    DECIDING = enum.auto()
+    RECOVERING = enum.auto()
+
+
+class Pacing:
+    """The rules of the module, from the first tick on.
+
+    Times are in seconds, of one clock, and do not go back. A `WakeAt` comes first in its list: what the driver causes
+    by obeying the other instructions may bring another one, which counts.
+
+    >>> pacing = Pacing()
+    >>> pacing.handle(Tick(), 0.0)
+    [WakeAt(time=5.0), Beat()]
+    >>> pacing.handle(Changed(), 2.0)
+    [WakeAt(time=2.0)]
+    >>> pacing.handle(Tick(), 2.0)
+    [WakeAt(time=2.05)]
+    >>> pacing.handle(Tick(), 2.05)
+    [RunCycle(limit=256, explains=True, turns=True, opens=True)]
+    >>> pacing.handle(NothingWaits(), 2.5)
+    [WakeAt(time=7.5), Beat()]
+    """
+
+    def __init__(self, turnstile: Turnstile | None = None) -> None:
+        """turnstile: of gate mode; None when no pods take turns."""
+        self._turnstile = Turnstile(most=MAX_OUTSTANDING) if turnstile is None else turnstile
+        self._opening: set[str] = set()
+        self._opening_with_room: set[str] = set()
+        self._holds_scale_up = False
+        self._held_since = inf
+        self._place_waits = PlaceWaits(self._turnstile)
+        self._phase = _Phase.NEW
+        self._phase_ends = inf
+        self._is_woken = False
+        self._announced = inf
+        self._swept_at = 0.0
+        self._outstanding = 0
+        self._has_more = False
+        self._is_complete = True
+        self._last_cycle_seconds = 0.0
+        self._decides_since = 0.0
+        self._explain_at = -inf
+        self._has_changed = False
+        self._follows_change = False
+        self._unexplained_parts = 0
+        self._explain_wake_at = inf
+        self._turns_at = -inf
+        self._turns_wake_at = inf
+        self._postponed_seconds: dict[str, float] = {}
+        self._resumes: list[tuple[float, int, str]] = []
+        self._postponements = 0
+        self._limits = BindLimits()
+
+    def get_state(self) -> PacingState:
+        """Return what the limit of the next cycle comes from."""
+        return PacingState(self._outstanding, self._has_more, self._last_cycle_seconds, len(self._resumes))
+
+    def may_send(self, uid: str) -> bool:
+        """Tell whether a binding that has begun may still be sent for the first time; if not, it ends as deferred."""
+        return self._limits.may_send(uid)
+
+    def handle(self, event: Event, now: float) -> Sequence[Instruction]:
+        """Return what is to be done after the event, in this order. now: the time of the event."""
+        if isinstance(event, BindEnded):
+            return self._end_bind(event.uid, event.result, now)
+        if isinstance(event, BindStalled | BindAwaits):
+            return self._stall_bind(event, now)
+        if isinstance(event, Changed):
+            self._has_changed = True
+            if self._is_woken:
+                return _NOTHING
+            self._is_woken = True
+            instructions: list[Instruction] = []
+        elif isinstance(event, Tick):
+            instructions = self._turn(now)
+        elif isinstance(event, Decided):
+            return self._begin_bindings(event, now)
+        elif isinstance(event, _ABOUT_TURNS):
+            self._follow(event, now)
+            instructions = []
+        else:
+            instructions = self._take_answer(event, now)
+        self._plan(now, instructions)
+        return instructions
+
+    def _follow(self, event: PodArrived | PodOnItsWay | PodPromised | PodRefused, now: float) -> None:
+        """Note what became of a pod that takes turns."""
+        match event:
+            case PodArrived(uid, is_bound):
+                self._turnstile.end(uid, now, bound=is_bound)
+                self._place_waits.free(1, now)
+            case PodOnItsWay(uid, tenant, has_room):
+                self._turnstile.recover(uid, tenant, now, has_room=has_room)
+            case PodPromised(uid, has_room):
+                self._turnstile.note_room(uid, now, has_room=has_room)
+            case PodRefused(uid):
+                self._turnstile.note_refused(uid)
+
+    # --- time ---
+
+    def _turn(self, now: float) -> list[Instruction]:
+        if now >= self._announced:
+            self._announced = inf
+        if self._phase is _Phase.DECIDING:
+            return []
+        if resumes := self._pop_resumes(now):
+            return resumes  # what follows from them belongs to the turn that is due
+        if now >= self._explain_wake_at:
+            self._explain_wake_at = inf
+            self._is_woken = True
+        if now >= self._turns_wake_at:
+            self._turns_wake_at = inf
+            self._is_woken = True
+        self._is_woken |= self._place_waits.is_due(now)
+        if self._phase is _Phase.NEW:
+            self._swept_at = now
+            return self._wait(now)
+        if self._phase is _Phase.WAITING and self._is_woken:
+            return self._begin_batch(now)
+        if now < self._phase_ends:
+            return []
+        return self._end_phase(now)
+
+    def _end_phase(self, now: float) -> list[Instruction]:
+        if self._phase is _Phase.PAUSING:
+            return self._ask_for_cycle(now)
+        if self._phase is _Phase.RECOVERING:
+            self._is_woken = True
+            return self._wait(now)
+        if now - self._swept_at < SWEEP_SECONDS:
+            return self._wait(now)
+        self._swept_at = now
+        return self._begin_batch(now)
+
+    def _pop_resumes(self, now: float) -> list[Instruction]:
+        resumes: list[Instruction] = []
+        while self._resumes and self._resumes[0][0] <= now:
+            resumes.append(Resume(heapq.heappop(self._resumes)[2]))
+        resumes += [Resume(uid) for uid in self._limits.release(now)]
+        expired = self._turnstile.expire(now)
+        if expired:  # their places are free, also where one keeps its room because it is nominated, and nothing changes
+            self._place_waits.free(len(expired), now)
+        resumes += [GiveBack(uid) for uid in expired]
+        return resumes
+
+    def _plan(self, now: float, instructions: list[Instruction]) -> None:
+        """Put the time of the next tick first, if it is not what the driver knows already."""
+        if self._phase is _Phase.DECIDING or self._phase is _Phase.NEW:
+            return  # the answer goes on from here, or the first tick
+        if self._phase is _Phase.WAITING and self._is_woken:
+            wake_at = min(now, self._announced)
+        else:
+            wake_at = min(self._phase_ends, self._explain_wake_at, self._turns_wake_at, self._place_waits.wake_at)
+            if self._resumes:
+                wake_at = min(wake_at, self._resumes[0][0])
+            wake_at = min(wake_at, self._limits.find_next_release(), self._turnstile.find_next_timeout())
+        if wake_at != self._announced:
+            self._announced = wake_at
+            instructions.insert(0, WakeAt(wake_at))
+
+    # --- cycles ---
+
+    def _wait(self, now: float) -> list[Instruction]:
+        self._phase, self._phase_ends = _Phase.WAITING, now + BEAT_SECONDS
+        return [Beat()]
+
+    def _begin_batch(self, now: float) -> list[Instruction]:
+        if self._has_more:
+            return self._ask_for_cycle(now)
+        self._phase, self._phase_ends = _Phase.PAUSING, now + max(COALESCE_SECONDS, self._last_cycle_seconds)
+        return []
+
+    def _ask_for_cycle(self, now: float) -> list[Instruction]:
+        self._is_woken = False
+        limit = MAX_OUTSTANDING - self._outstanding
+        self._has_more |= limit <= 0  # what woke us is not decided yet
+        if self._has_more and self._outstanding > LOW_WATER:
+            return self._wait(now)  # woken again when enough of them have ended
+        opens = self._place_waits.begin_cycle()
+        self._phase, self._phase_ends = _Phase.DECIDING, inf
+        self._decides_since = now
+        self._follows_change, self._has_changed = self._has_changed, False
+        return [RunCycle(limit, now >= self._explain_at, self._take_turns(now), opens)]
+
+    def _begin_bindings(self, event: Decided, now: float) -> Sequence[Instruction]:
+        self._is_complete = event.complete
+        self._note_classes(event.classes)
+        self._place_waits.note_rationed(is_rationed=event.is_rationed)
+        instructions: list[Instruction] = []
+        for bind in event.bindings:
+            uid, (namespace, _) = bind.task.uid, split_task_name(bind.task)
+            is_under_way = uid in self._opening  # for so long that its time is over; a second request would not help
+            if is_under_way or (uid in event.opens and not self._turnstile.open(uid, bind.tenant, now)):
+                self._resume_at(now + STUCK_SECONDS, uid)
+                instructions.append(Withhold(uid))
+            elif self._limits.begin(uid, bind.tenant, namespace, now):
+                self._outstanding += 1
+                if uid in event.opens:
+                    self._opening.add(uid)
+                    self._opening_with_room.add(uid)
+                instructions.append(bind)
+            else:
+                self._turnstile.end(uid, now)
+                instructions.append(Withhold(uid))
+        return [*instructions, *self._scale_up(event.scale_ups, now)]
+
+    def _scale_up(self, candidates: Sequence[Bind], now: float) -> Sequence[Instruction]:
+        """Open the gate of one pod for which a node could be bought; shares are others then, so look again.
+
+        Only after those that have room: the other scheduler takes pods in the order in which it sees their gates open.
+        It waits for stalled ones no longer, and for all together `MAX_HELD_SECONDS` at most.
+        Those whose namespace may not begin now leave the order, so that no later cycle withholds them once more.
+        """
+        is_behind = bool(candidates and self._opening_with_room)
+        self._held_since = min(self._held_since, now) if is_behind else inf
+        self._holds_scale_up = is_behind and now - self._held_since < MAX_HELD_SECONDS
+        if self._holds_scale_up:
+            return _NOTHING
+        self._held_since = inf
+        withheld: list[Instruction] = []
+        for bind in sorted(candidates, key=lambda each: self._turnstile.is_passed_over(each.tenant, now)):
+            uid, (namespace, _) = bind.task.uid, split_task_name(bind.task)
+            verdict = self._turnstile.scale_up(uid, bind.tenant, now)
+            if verdict is ScaleUp.WAIT:
+                break
+            if verdict is ScaleUp.PASS:
+                continue
+            if self._limits.begin(uid, bind.tenant, namespace, now):
+                self._outstanding += 1
+                self._opening.add(uid)
+                self._is_woken = True
+                return [*withheld, bind]
+            self._turnstile.end(uid, now)
+            withheld.append(Withhold(uid))
+        return withheld
+
+    def _take_answer(
+        self,
+        event: CycleSkipped | NothingWaits | BindWithdrawn | CycleEnded | CycleFailed,
+        now: float,
+    ) -> list[Instruction]:
+        match event:
+            case BindWithdrawn(uid):
+                self._outstanding -= self._limits.end(uid, now)
+                self._end_opening(uid, now)
+                return []
+            case CycleFailed(classes):
+                if classes is not None:
+                    self._note_classes(classes)
+                    self._has_more &= classes > 0
+                self._phase, self._phase_ends = _Phase.RECOVERING, now + FAILED_CYCLE_SECONDS
+                return []
+            case CycleEnded(seconds, is_next_different):
+                self._has_more = not self._is_complete
+                self._last_cycle_seconds = seconds
+                if is_next_different:
+                    self._wake_for_turns(now)
+            case NothingWaits():
+                self._has_more = False
+                self._place_waits.note_rationed(is_rationed=False)
+            case CycleSkipped():
+                return self._wait(now)
+        beat = self._wait(now)
+        self._wake_at_low_water()
+        return beat
+
+    def _take_turns(self, now: float) -> bool:
+        """Tell whether it is time to look at others, and forget to wake for it then."""
+        is_time = now >= self._turns_at
+        if is_time:
+            self._turns_wake_at = inf
+        return is_time
+
+    def _wake_for_turns(self, now: float) -> None:
+        """Let a cycle look at others, after a pause of which the one for batches is a part."""
+        pause = PAUSE_PER_TURN * self._last_cycle_seconds - max(COALESCE_SECONDS, self._last_cycle_seconds)
+        if pause > 0.0:
+            self._turns_at = self._turns_wake_at = now + pause
+        else:
+            self._is_woken = True
+
+    def _note_classes(self, classes: int) -> None:
+        """Say when the next part is explained: now and then, and each once more after the last change."""
+        if not is_recalling(classes):
+            return
+        parts = -(-classes // MAX_EXPLAINED)
+        has_explained = self._decides_since >= self._explain_at
+        if self._follows_change or not has_explained or not self._unexplained_parts:
+            self._unexplained_parts = parts
+        if has_explained:
+            self._unexplained_parts -= 1
+            self._explain_at = self._decides_since + max(EXPLAIN_SECONDS, EXPLAIN_SECONDS_PER_CLASS * classes) / parts
+        self._explain_wake_at = self._explain_at if self._unexplained_parts else inf
+
+    # --- bindings ---
+
+    def _stall_bind(self, event: BindStalled | BindAwaits, now: float) -> list[Instruction]:
+        if isinstance(event, BindAwaits):
+            self._outstanding += self._limits.follow_claims(event.uid, awaits=event.awaits)
+        else:
+            self._outstanding -= self._limits.stall(event.uid, failed=event.failed)
+        self._end_with_room(event.uid)
+        self._wake_at_low_water()
+        instructions: list[Instruction] = []
+        if self._is_woken:
+            self._plan(now, instructions)
+        return instructions
+
+    def _end_bind(self, uid: str, result: BindResult, now: float) -> list[Instruction]:
+        is_bound = result is BindResult.BOUND
+        self._outstanding -= self._limits.end(uid, now, bound=is_bound, failed=result in _FAILURES)
+        self._wake_at_low_water()
+        if result is BindResult.BOUND:
+            self._postponed_seconds.pop(uid, None)
+            is_open = uid in self._opening
+            self._opening.discard(uid)
+            self._end_with_room(uid)
+            self._turnstile.note_open(uid, now)
+            # Of a pod whose gate is open now, the other scheduler says when it is bound.
+            instructions: list[Instruction] = [] if is_open else [Announce(uid)]
+        elif result in NOT_SENT:
+            self._end_opening(uid, now)
+            instructions = [Forget(uid, postponed=False)]
+        else:
+            self._end_opening(uid, now)
+            self._postpone(uid, now)
+            instructions = [Forget(uid, postponed=True)]
+            self._plan(now, instructions)
+        if self._is_woken or self._limits.find_next_release() <= now:
+            self._plan(now, instructions)
+        return instructions
+
+    def _end_opening(self, uid: str, now: float) -> None:
+        """Note that a gate did not open after all, if it was one."""
+        self._opening.discard(uid)
+        self._end_with_room(uid)
+        if uid in self._turnstile:
+            self._turnstile.end(uid, now)
+            self._place_waits.free(1, now)
+
+    def _end_with_room(self, uid: str) -> None:
+        """Note that a gate is open, or not opened soon; the last of them wakes for what was held back behind them."""
+        self._opening_with_room.discard(uid)
+        if self._holds_scale_up and not self._opening_with_room:
+            self._holds_scale_up = False
+            self._is_woken = True
+
+    def _wake_at_low_water(self) -> None:
+        """Wake for what is left to decide; while a cycle runs it is not known yet, and the cycle's end looks again."""
+        if self._has_more and self._outstanding <= LOW_WATER and self._phase is not _Phase.DECIDING:
+            self._is_woken = True
+
+    def _postpone(self, uid: str, now: float) -> None:
+        """Give the pod its next turn after a while, longer each time."""
+        seconds = min(2 * self._postponed_seconds.get(uid, FIRST_POSTPONE_SECONDS / 2), MAX_POSTPONE_SECONDS)
+        if len(self._postponed_seconds) >= MAX_REMEMBERED:
+            self._postponed_seconds.pop(next(iter(self._postponed_seconds)))
+        self._postponed_seconds[uid] = seconds
+        self._resume_at(now + seconds, uid)
+
+    def _resume_at(self, time: float, uid: str) -> None:
+        self._postponements += 1
+        heapq.heappush(self._resumes, (time, self._postponements, uid))

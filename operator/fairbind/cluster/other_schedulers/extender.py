@@ -1,0 +1,296 @@
+"""What kube-scheduler is answered in extender mode: filter, prioritize, whether it may bind, and preempt.
+
+A pod passes when it has its turn (`extender_turns`), on the nodes where the policy wants it and on which no other turn
+keeps the room. So no tenant that comes before it in the policy's order has a pod that fits there and has no turn yet:
+the cycle would have decided that one first. Pods that belong to no tenant pass everywhere. Filter and prioritize book
+nothing; kube-scheduler also asks for pods that it only tries in its mind.
+
+A refusal names the reason for the first `MOST_NAMED` nodes, and says that evicting other pods would not help. The
+reason does not change from call to call while the order is the same: kube-scheduler writes it into the pod's status,
+and each such change would make it look at the pod again.
+
+A request costs what it brings: the nodes that it names, and no pods but its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import islice
+
+import numpy as np
+
+from fairbind.cluster.cache.cache import ClusterCache
+from fairbind.cluster.objects.extender_wire import (
+    ExtenderFilterResult,
+    ExtenderPreemptionResult,
+    HostPriority,
+    Identity,
+    MetaVictims,
+)
+from fairbind.cluster.objects.facts import PodFacts
+from fairbind.cluster.other_schedulers.extender_turns import ClassNodes, ExtenderTurns, Turn
+from fairbind.cluster.state.node_books import compute_vector
+from fairbind.cluster.state.pods import Held, Opened, PodEntry, Waiting, find_detail, find_tenant
+from fairbind.model import TOLERANCE, RejectionKind
+from fairbind.model.servers import BoolArray, IntArray
+from fairbind.scheduling import POLICIES
+
+MOST_NAMED = 64
+"""So many nodes are named with the reason of a refusal; the others are refused all the same."""
+HIGHEST_SCORE = 10
+
+NOT_ITS_TURN = "not its turn"
+UNKNOWN = "fairbind has not seen this pod yet"
+OTHER_SCHEDULER = "fairbind gives no turns to pods of this scheduler"
+BEING_BOUND = "the pod is being bound already"
+OWN_TENANT = f"{NOT_ITS_TURN}: other pods of its tenant come before it"
+NOT_DECIDED = f"{NOT_ITS_TURN}: fairbind has not decided that it fits"
+OTHER_CLASS = "the policy decided another server class for the pod"
+NO_ROOM = "its free capacity is kept for other pods that have their turn"
+NOT_USED = "fairbind places no such pods on this node"
+OWN_REASONS = (NOT_ITS_TURN, UNKNOWN, OTHER_SCHEDULER, BEING_BOUND, OTHER_CLASS, NO_ROOM, NOT_USED)
+"""Words of every refusal of ours. kube-scheduler repeats them, and says by them that it would have placed the pod."""
+
+Shares = Mapping[str, tuple[float, float | None]]
+"""For each tenant its dominant share and its fair share, None when that is not known."""
+
+
+class Extender:
+    """Answers about one cache. on_passed: called with two UIDs when the turn of the first went to the second."""
+
+    def __init__(
+        self, cache: ClusterCache, turns: ExtenderTurns, *, on_passed: Callable[[str, str, Turn], None]
+    ) -> None:
+        self._cache = cache
+        self._turns = turns
+        self._on_passed = on_passed
+
+    def make_turn(self, uid: str, tenant: str, node: str) -> Turn:
+        """Return the turn of a pod for which a cycle decided a node; it holds its room there."""
+        entry = self._cache.books.entries[uid]
+        return Turn(tenant, node, self._find_class(node), self._find_likeness(entry, tenant))
+
+    def filter(self, pod: Identity, names: Sequence[str], now: float) -> ExtenderFilterResult:
+        """Return on which of the nodes a pod may be placed now. names: as kube-scheduler found them."""
+        facts, is_free = self._find(pod)
+        if is_free:
+            return ExtenderFilterResult(list(names), {}, {})
+        reason = UNKNOWN if facts is None else self._find_reason(facts, now)
+        if reason is not None:
+            return _refuse(names, reason)
+        assert facts is not None
+        turn = self._turns.find(facts.uid)
+        assert turn is not None
+        fits_n = self._find_fits(facts, turn, names)
+        usable_n = self._find_usable(facts, names)
+        refusals = [
+            OTHER_CLASS if not turn.may_go(name) else NOT_USED if not is_usable else NO_ROOM if not fits else None
+            for name, fits, is_usable in zip(names, fits_n.tolist(), usable_n, strict=True)
+        ]
+        passed = [name for name, refusal in zip(names, refusals, strict=True) if refusal is None]
+        refused = ((name, refusal) for name, refusal in zip(names, refusals, strict=True) if refusal is not None)
+        reasons = dict(islice(refused, MOST_NAMED))
+        if passed:
+            self._turns.note_told(facts.uid, now)
+        return ExtenderFilterResult(passed, reasons, reasons)
+
+    def prioritize(self, pod: Identity, names: Sequence[str]) -> list[HostPriority]:
+        """Return how well nodes suit a pod: the decided one has 10, the others less, in the order of the policy's fit.
+
+        All have 0 when the pod has no turn.
+        """
+        turn = self._turns.find(pod.uid)
+        entry = self._cache.books.entries.get(pod.uid)
+        if turn is None or entry is None:
+            return [HostPriority(name, 0) for name in names]
+        score_n = self._score(entry.facts, names)
+        levels, level_n = np.unique(score_n, return_inverse=True)
+        steps = max(len(levels) - 1, 1)
+        ranked_n = (HIGHEST_SCORE - 1) - (level_n * (HIGHEST_SCORE - 1)) // steps
+        return [
+            HostPriority(name, HIGHEST_SCORE if name == turn.node else int(rank))
+            for name, rank in zip(names, ranked_n.tolist(), strict=True)
+        ]
+
+    def begin_binding(self, pod: Identity, node: str) -> str | None:
+        """Let a pod with a turn be bound to a node, and hold its room there; else return why it may not."""
+        facts, is_free = self._find(pod)
+        if is_free:
+            return None
+        turn = self._turns.find(pod.uid)
+        reason = UNKNOWN if facts is None else None
+        if facts is not None and turn is None:
+            reason = self._explain(self._cache.books.entries[facts.uid])
+        elif facts is not None and turn is not None:
+            reason = self._find_obstacle(facts, turn, node)
+        if reason is None and turn is not None:
+            turn.is_binding = True
+            turn.node = node
+            self._cache.redirect(pod.uid, node)
+        return reason
+
+    def _find_obstacle(self, facts: PodFacts, turn: Turn, node: str) -> str | None:
+        """Return why a pod with a turn may not be bound to a node."""
+        if turn.is_binding:
+            return BEING_BOUND
+        if not turn.may_go(node):
+            return OTHER_CLASS
+        return None if self._find_fits(facts, turn, [node])[0] else NO_ROOM
+
+    def preempt(
+        self, pod: Identity, victims: Mapping[str, MetaVictims], shares: Shares | None
+    ) -> ExtenderPreemptionResult:
+        """Return the nodes where kube-scheduler may evict pods for this one.
+
+        Pods of no tenant may evict any. A tenant's pods may be evicted for its own, and for those of a tenant that has
+        less than its fair share until they leave no more than the fair share of theirs. Where one victim is protected
+        the evictions would not make room, so the node is taken away.
+        shares: None when nothing is known; then every other tenant is protected.
+        """
+        facts, is_free = self._find(pod)
+        tenant = None if facts is None else self._cache.books.directory.tenant_of(facts.namespace)
+        allowed = {
+            node: those
+            for node, those in victims.items()
+            if those.Pods and (is_free or self._may_evict([each.UID for each in those.Pods], tenant, shares or {}))
+        }
+        return ExtenderPreemptionResult(allowed)
+
+    def _may_evict(self, uids: Sequence[str], tenant: str | None, shares: Shares) -> bool:
+        books = self._cache.books
+        own_share, own_fair_share = shares.get(tenant or "", (0.0, None))
+        lacks_some = own_fair_share is not None and own_share < own_fair_share - TOLERANCE
+        left: dict[str, float] = {}
+        for uid in uids:
+            entry = books.entries.get(uid)
+            if entry is None:
+                return False  # the cache is behind, or kube-scheduler is
+            owner = find_tenant(entry.facts, books.directory, books.scheduler_name)
+            if owner is None or owner == tenant:
+                continue
+            share, fair_share = shares.get(owner, (0.0, None))
+            left[owner] = left.get(owner, share) - self._compute_share(entry)
+            if not lacks_some or fair_share is None or left[owner] < fair_share - TOLERANCE:
+                return False
+        return True
+
+    def _compute_share(self, entry: PodEntry) -> float:
+        """Return the largest part of the cluster's totals that a pod holds, of the resources that count."""
+        snapshot = self._cache.build_snapshot()
+        held = entry.position.demand if isinstance(entry.position, Held | Opened) else entry.facts.demand
+        demand_r = compute_vector(held.share, snapshot.resources)
+        axes = zip(demand_r, snapshot.total_r, snapshot.counts_r, strict=True)
+        return max((demand / total for demand, total, counts in axes if counts and total), default=0.0)
+
+    def _find(self, pod: Identity) -> tuple[PodFacts | None, bool]:
+        """Return what is known of a pod, and whether it belongs to no tenant, so that nothing is decided for it."""
+        books = self._cache.books
+        entry = books.entries.get(pod.uid)
+        if entry is None:
+            return None, books.directory.is_system(pod.namespace)
+        return entry.facts, find_tenant(entry.facts, books.directory, books.scheduler_name) is None
+
+    def _find_reason(self, facts: PodFacts, now: float) -> str | None:
+        """Return why a pod may not be placed now; None when it has its turn, from now on at the latest."""
+        if facts.scheduler not in self._cache.books.asking:
+            return OTHER_SCHEDULER
+        turn = self._turns.find(facts.uid)
+        if turn is not None:
+            return BEING_BOUND if turn.is_binding else None
+        entry = self._cache.books.entries[facts.uid]
+        return None if self._take_over(entry, now) else self._explain(entry)
+
+    def _take_over(self, entry: PodEntry, now: float) -> bool:
+        """Let a waiting pod have the turn of one that is like it, if there is any."""
+        position, uid = entry.position, entry.facts.uid
+        if not isinstance(position, Waiting) or position.key.unsupported is not None:
+            return False
+        other = self._turns.pass_on(uid, self._find_likeness(entry, position.key.tenant), now)
+        if other is None:
+            return False
+        turn = self._turns.find(uid)
+        assert turn is not None
+        self._cache.forget(other)
+        self._cache.assume(uid, turn.node)
+        self._on_passed(other, uid, turn)
+        return True
+
+    def _explain(self, entry: PodEntry) -> str:
+        """Return why a known pod has no turn."""
+        facts, books = entry.facts, self._cache.books
+        if facts.scheduler not in books.asking:
+            return OTHER_SCHEDULER
+        if facts.node is not None:
+            return BEING_BOUND
+        if isinstance(entry.position, Waiting) and (blocked := entry.position.key.unsupported) is not None:
+            if blocked.kind is RejectionKind.CLAIM:
+                return f"{NOT_ITS_TURN}: {find_detail(entry, books.volumes, books.devices)}"
+            return f"{NOT_ITS_TURN}: {blocked.kind.value} {blocked.subject}".rstrip()
+        tenant = books.directory.tenant_of(facts.namespace)
+        if (before := self._turns.find_who_comes_before(tenant)) is not None:
+            return f"{NOT_ITS_TURN}: tenant {before} comes before"
+        return OWN_TENANT if self._turns.has_turns(tenant) else NOT_DECIDED
+
+    def _find_likeness(self, entry: PodEntry, tenant: str) -> Hashable | None:
+        facts = entry.facts
+        if facts.claims or facts.nominated_node is not None or facts.unsupported is not None:
+            return None  # its volumes, its promised room or its devices are its own
+        selected_by = self._cache.books.anti_affinity.find_terms(facts.namespace, facts.labels)
+        return (
+            tenant, facts.priority, facts.demand, facts.constraints, facts.pin, facts.wishes, facts.repels, selected_by
+        )  # fmt: skip
+
+    def _find_class(self, node: str) -> ClassNodes | None:
+        """Return the nodes of the decided class; None when the policy decides no class."""
+        books = self._cache.books
+        if not POLICIES[books.settings.policy].decides_class:
+            return None
+        class_k, index = self._cache.build_snapshot().servers.class_k, books.servers.index
+        return ClassNodes(index, class_k, int(class_k[index[node]])) if node in index else None
+
+    def _find_fits(self, facts: PodFacts, turn: Turn, names: Sequence[str]) -> BoolArray:
+        """Return on which nodes a pod fits beside all that is held and kept for others, shape (n,)."""
+        free_nr, known_n = self._find_free(facts, turn.node, names)
+        axes = self._cache.books.servers.axes
+        demand_r = np.array(compute_vector(facts.demand.real, axes), dtype=np.int64)
+        decided_n = np.array([name == turn.node for name in names], dtype=np.bool_)
+        fits_n: BoolArray = ((free_nr >= demand_r) | (demand_r == 0)).all(axis=1) & known_n
+        return fits_n | decided_n
+
+    def _find_usable(self, facts: PodFacts, names: Sequence[str]) -> list[bool]:
+        """Return which nodes take such pods of tenants, as the binder will ask: the policy may rule nodes out."""
+        eligible_k = self._cache.books.eligibility.get_placement(facts.constraints).eligible_k
+        index = self._cache.books.servers.index
+        return [name in index and bool(eligible_k[index[name]]) for name in names]
+
+    def _find_free(self, facts: PodFacts, node: str, names: Sequence[str]) -> tuple[IntArray, BoolArray]:
+        """Return what is free on nodes without a pod that holds room on one of them, and which nodes are known."""
+        servers = self._cache.build_snapshot().servers
+        index = self._cache.books.servers.index
+        server_n = np.array([index.get(name, -1) for name in names], dtype=np.int64)
+        known_n: BoolArray = server_n >= 0
+        free_nr: IntArray = np.zeros((len(names), servers.free_kr.shape[1]), dtype=np.int64)
+        free_nr[known_n] = servers.free_kr[server_n[known_n]]
+        own_r = np.array(compute_vector(facts.demand.real, self._cache.books.servers.axes), dtype=np.int64)
+        for n, name in enumerate(names):
+            if name == node:
+                free_nr[n] += own_r
+        return free_nr, known_n
+
+    def _score(self, facts: PodFacts, names: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """Return how well nodes suit a pod by the policy's fit, shape (n,): the less, the better."""
+        snapshot = self._cache.build_snapshot()
+        turn = self._turns.find(facts.uid)
+        free_nr, known_n = self._find_free(facts, "" if turn is None else turn.node, names)
+        index = self._cache.books.servers.index
+        demand_r = compute_vector(facts.demand.real, snapshot.resources)
+        score = POLICIES[self._cache.books.settings.policy].build_fit(snapshot).build_score(demand_r)
+        servers = np.array([max(index.get(name, 0), 0) for name in names], dtype=np.intp)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scores = score.score_many(servers, np.maximum(free_nr, 0).T.astype(np.float64))
+        return np.where(known_n & np.isfinite(scores), scores, np.inf)
+
+
+def _refuse(names: Sequence[str], reason: str) -> ExtenderFilterResult:
+    reasons = dict.fromkeys(names[:MOST_NAMED], reason)
+    return ExtenderFilterResult([], reasons, reasons)

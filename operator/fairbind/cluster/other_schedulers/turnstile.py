@@ -1,0 +1,283 @@
+"""The books of gate mode: which pods are on their way from an opened gate to a node, and which gates may be opened.
+
+Another scheduler places the pods; fairbind opens their gates in the order that a cycle decides. A pod counts in its
+tenant's share from the moment its gate is asked to open until it is gone. The rules:
+
+* **Time.** A pod on its way holds the room that was decided for it until it is bound. When it is not bound within
+  `timeout_seconds` it is overdue: the room is given back, and the share is not.
+* **Limits.** At most `most` pods are on their way, and of these at most a part of one tenant (`places`). A cycle
+  decides no more pods that take turns than may be (`begin_round`). Overdue pods do not count here.
+* **Refusals.** A tenant one of whose overdue pods the other scheduler refused (`note_refused`) has a smaller part.
+  When the other scheduler has said nothing of a pod for the whole time, placed none of its tenant, and passed it by
+  (`was_passed`), it has refused it. Otherwise that shows only that it is slow, or away. A pod whose time was over
+  before, or that was found open, passes no other by: it may have been in the queue for longer than is known.
+* **Scaling up.** Autoscalers do not see pods behind a gate. So where the next pod fits nowhere and one more node could
+  help, its gate is opened without room (`scale_up`), the other scheduler marks it, and a node is bought. At most
+  `most_scale_ups` pods of a tenant wait like this. They take no places, and their time begins when they have room
+  (`note_room`). No tenant is passed over for having as many as it may, until none of its pods got room
+  for long (`node_waits`): otherwise the tenants would get new nodes in equal parts, and not by their shares.
+* **Restart.** A pod that is found without the gate and without a node is on its way since the restart (`recover`). One
+  for which there is no room scales up.
+
+Times are in seconds, of one clock, and do not go back.
+"""
+
+from __future__ import annotations
+
+import enum
+import heapq
+from dataclasses import dataclass
+from math import inf
+
+from fairbind.cluster.other_schedulers.node_waits import NodeWaits
+from fairbind.cluster.other_schedulers.places import Places, Round
+
+TIMEOUT_SECONDS = 30.0
+MOST_UNGATED = 200
+BATCH_PART = 8
+LATE_SECONDS = 60.0
+"""For how long a pod whose time was over may still be in the other scheduler's queue from then."""
+STUCK_SECONDS = 5.0
+"""A pod that was decided and cannot have its turn now is out of the scheduling order for so long."""
+
+
+class ScaleUp(enum.Enum):
+    """Whether a pod's gate is opened without room: yes; no, and no other tenant's either; no, but others' may be."""
+
+    OPEN = enum.auto()
+    WAIT = enum.auto()
+    PASS = enum.auto()
+
+
+class _State(enum.Enum):
+    IN_TIME = enum.auto()
+    OVERDUE = enum.auto()
+    WITHOUT_ROOM = enum.auto()
+    """It scales up, so no time runs."""
+
+
+@dataclass(slots=True)
+class _Opened:
+    """ends_at: when its time is over. opened_at: when it was seen open; None: not yet. scales_up: opened without room.
+
+    is_found: it was found open, or was open before, so it may be longer in the other scheduler's queue than is known.
+    """
+
+    tenant: str
+    ends_at: float
+    opened_at: float | None = None
+    state: _State = _State.IN_TIME
+    scales_up: bool = False
+    is_found: bool = False
+
+
+class Turnstile:
+    """The rules of the module.
+
+    >>> turnstile = Turnstile(most=2)
+    >>> turnstile.open("uid-1", "a", 0.0), turnstile.open("uid-2", "a", 0.0), turnstile.open("uid-3", "a", 0.0)
+    (True, True, False)
+    >>> turnstile.end("uid-2", 1.0, bound=True)
+    >>> turnstile.find_next_timeout()
+    30.0
+    >>> turnstile.expire(30.0), turnstile.is_overdue("uid-1")
+    (['uid-1'], True)
+    """
+
+    def __init__(
+        self,
+        *,
+        most: int = MOST_UNGATED,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        most_scale_ups: int = 0,
+        grace_seconds: float = 0.0,
+    ) -> None:
+        """most: pods on their way. timeout_seconds: for how long a pod holds its room.
+
+        most_scale_ups: pods of a tenant whose gates are open without room; 0: none. grace_seconds: see `Places`.
+        """
+        self.most_scale_ups = most_scale_ups
+        self._places = Places(most, grace_seconds)
+        self._node_waits = NodeWaits()
+        self._round: Round | None = None
+        self._timeout_seconds = timeout_seconds
+        self._opened: dict[str, _Opened] = {}
+        self._without_room: dict[str, dict[str, float]] = {}
+        self._timeouts: list[tuple[float, str]] = []
+        self._late: dict[str, float] = {}
+
+    def __len__(self) -> int:
+        """Return how many pods have an open gate and no node."""
+        return len(self._opened)
+
+    def __contains__(self, uid: object) -> bool:
+        """Whether a pod is on its way, overdue or not."""
+        return uid in self._opened
+
+    @property
+    def free(self) -> int:
+        """How many more pods may be on their way; less than 0 after a restart amid many."""
+        return self._places.free
+
+    @property
+    def batch(self) -> int:
+        """How many places that come free are given away together."""
+        return max(1, self._places.most // BATCH_PART)
+
+    @property
+    def round_ends_at(self) -> float:
+        """When the next round is due, see `Round`; infinite: there was none, or it is not for time to say."""
+        return inf if self._round is None else self._round.ends_at
+
+    def is_overdue(self, uid: str) -> bool:
+        """Whether the pod's time is over and it is not bound."""
+        return uid in self._opened and self._opened[uid].state is _State.OVERDUE
+
+    def begin_round(self, now: float) -> Round:
+        """Return the places that a cycle may give away now."""
+        self._round = Round(self._places, now)
+        return self._round
+
+    def open(self, uid: str, tenant: str, now: float) -> bool:
+        """Let the gate of a decided pod be opened; False when it must wait, because of the limits.
+
+        A pod that is on its way already stays as it is. One whose time is over, and that is decided again, has another.
+        """
+        if uid in self._opened and not self.is_overdue(uid):
+            return True
+        if not self._places.may_enter(tenant):
+            return False
+        self._enter(uid, tenant, now)
+        self._opened[uid].is_found = uid in self._late
+        return True
+
+    def scale_up(self, uid: str, tenant: str, now: float) -> ScaleUp:
+        """Say whether the gate of a pod that fits nowhere is opened, and let it be."""
+        known = self._without_room.get(tenant, {})
+        if uid in self._opened or not self.most_scale_ups:
+            return ScaleUp.PASS
+        if len(known) >= self.most_scale_ups:
+            return ScaleUp.WAIT if self._node_waits.is_waited_for(tenant, now) else ScaleUp.PASS
+        self._node_waits.begin(tenant, now)
+        self._opened[uid] = _Opened(tenant, inf, scales_up=True)
+        self._lose_room(uid, now)
+        return ScaleUp.OPEN
+
+    def note_open(self, uid: str, now: float) -> None:
+        """Note that the gate of a pod is open: from now on the other scheduler sees it."""
+        found = self._opened.get(uid)
+        if found is not None and found.state is _State.IN_TIME:
+            found.opened_at = now
+            self._places.open(uid, found.tenant, now)
+
+    def is_passed_over(self, tenant: str, now: float) -> bool:
+        """Whether new nodes go to all other tenants first: they waited for this one for long enough."""
+        return self._node_waits.is_passed_over(tenant, now)
+
+    def recover(self, uid: str, tenant: str, now: float, *, has_room: bool = True) -> None:
+        """Note a pod that is found without its gate and without a node; limits do not hold for what has happened.
+
+        has_room: whether room could be kept for it. A pod that is known stays as it is.
+        """
+        if uid in self._opened:
+            return
+        self._enter(uid, tenant, now)
+        self.note_open(uid, now)
+        self._opened[uid].is_found = True
+        if not has_room and self.most_scale_ups:
+            self._opened[uid].scales_up = True
+            self.note_room(uid, now, has_room=False)
+
+    def note_room(self, uid: str, now: float, *, has_room: bool) -> None:
+        """Note that a pod has got room, or has none any more; of others than those that scale up time goes on."""
+        found = self._opened.get(uid)
+        if found is None or not found.scales_up:
+            return
+        if has_room and found.state is _State.WITHOUT_ROOM:
+            self._node_waits.end(found.tenant)
+            self._leave(uid, found)
+            self._enter(uid, found.tenant, now)
+            self._opened[uid].scales_up = True
+            self.note_open(uid, now)
+        elif not has_room and found.state is _State.IN_TIME:
+            self._leave(uid, found)
+            self._lose_room(uid, now)
+
+    def note_refused(self, uid: str) -> None:
+        """Note that the other scheduler has found no node for an overdue pod, or passed it by."""
+        if self.is_overdue(uid):
+            self._places.note_refused(self._opened[uid].tenant)
+
+    def note_failed(self, uid: str) -> None:
+        """Note that the binding of a pod failed, as by its namespace's webhook: its tenant's others fail, too."""
+        if found := self._opened.get(uid):
+            self._places.note_refused(found.tenant)
+
+    def was_passed(self, uid: str) -> bool:
+        """Whether a pod was passed by (see `Places`), and none of its tenant's came to a node meanwhile."""
+        found = self._opened.get(uid)
+        if found is None or found.opened_at is None:
+            return False
+        return self._places.was_passed(found.opened_at) and not self._places.flows(found.tenant, found.opened_at)
+
+    def end(self, uid: str, now: float, *, bound: bool = False) -> None:
+        """Note that a pod is bound or gone, or that its gate did not open after all."""
+        found = self._opened.pop(uid, None)
+        if found is None:
+            return
+        if bound:
+            self._places.note_placed(None if found.is_found else found.opened_at, found.tenant, now)
+            if found.scales_up:
+                self._node_waits.end(found.tenant)
+        self._leave(uid, found)
+
+    def find_next_timeout(self) -> float:
+        """Return when `expire` has something to return at the earliest; infinite when no pod is on its way in time."""
+        while self._timeouts and not self._is_due(*self._timeouts[0]):
+            heapq.heappop(self._timeouts)
+        return self._timeouts[0][0] if self._timeouts else inf
+
+    def expire(self, now: float) -> list[str]:
+        """Return the pods whose time is over, each once."""
+        expired: list[str] = []
+        while self.find_next_timeout() <= now:
+            _, uid = heapq.heappop(self._timeouts)
+            found = self._opened[uid]
+            self._leave(uid, found)
+            found.state = _State.OVERDUE
+            self._late.pop(uid, None)
+            self._late[uid] = now
+            expired.append(uid)
+        self._forget_late(now)
+        return expired
+
+    def _forget_late(self, now: float) -> None:
+        """Forget pods that were late long ago; what is left is in the order of time."""
+        for uid, since in list(self._late.items()):
+            if now < since + LATE_SECONDS:
+                break
+            del self._late[uid]
+
+    def _enter(self, uid: str, tenant: str, now: float) -> None:
+        ends_at = now + self._timeout_seconds
+        self._opened[uid] = _Opened(tenant, ends_at)
+        self._places.enter(tenant, now)
+        heapq.heappush(self._timeouts, (ends_at, uid))
+
+    def _lose_room(self, uid: str, now: float) -> None:
+        found = self._opened[uid]
+        found.state, found.ends_at = _State.WITHOUT_ROOM, inf
+        self._without_room.setdefault(found.tenant, {})[uid] = now
+
+    def _leave(self, uid: str, found: _Opened) -> None:
+        """Take a pod out of what it is counted in."""
+        if found.state is _State.IN_TIME:
+            self._places.leave(uid, found.tenant)
+        elif found.state is _State.WITHOUT_ROOM:
+            del self._without_room[found.tenant][uid]
+            if not self._without_room[found.tenant]:
+                del self._without_room[found.tenant]
+
+    def _is_due(self, ends_at: float, uid: str) -> bool:
+        found = self._opened.get(uid)
+        return found is not None and found.state is _State.IN_TIME and found.ends_at == ends_at

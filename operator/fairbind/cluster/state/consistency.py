@@ -1,0 +1,134 @@
+"""A picture of the books that can be compared: the incremental ones with rebuilt ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from fairbind.cluster.state.holdings import HeldKind
+from fairbind.cluster.state.nodes import Servers
+from fairbind.cluster.state.usage import Usage
+from fairbind.model import (
+    AffinityRule,
+    DomainCounter,
+    DomainRule,
+    EvenWish,
+    InvariantError,
+    LimitRule,
+    PullWish,
+    SeparationRule,
+    ServerWish,
+    Snapshot,
+    SoftWish,
+    SpreadRule,
+)
+
+Picture = Mapping[str, Any]
+
+
+def describe(snapshot: Snapshot, usage: Usage, servers: Servers) -> Picture:
+    """Return everything that a decision or an overview depends on, as plain comparable values."""
+    table = snapshot.servers
+    return {
+        "resources": snapshot.resources,
+        "counts_r": snapshot.counts_r,
+        "total_r": snapshot.total_r,
+        "names": table.names,
+        "capacity_kr": table.capacity_kr.tolist(),
+        "free_kr": table.free_kr.tolist(),
+        "usable_k": table.usable_k.tolist(),
+        "classes": [table.class_names[index] for index in table.class_k.tolist()],
+        "taken_keys": {table.names[index]: sorted(keys) for index, keys in table.taken_keys.items()},
+        "fixed keys": {table.names[index]: sorted(keys) for index, keys in table.fixed_keys.items()},
+        "running": snapshot.running,
+        "tenants": [(t.name, t.weight, dict(t.resource_weights), t.allocated_r) for t in snapshot.tenants],
+        "task classes": _describe_classes(snapshot),
+        "accounts": {
+            tenant_usage.name: (
+                tenant_usage.real,
+                tenant_usage.share,
+                tenant_usage.nodes,
+                _name_kinds(tenant_usage.kinds),
+                tenant_usage.share_by_node,
+                (tenant_usage.running, tenant_usage.waiting, tenant_usage.gated, tenant_usage.postponed),
+            )
+            for tenant_usage in usage.by_name.values()
+        },
+        "books": {
+            name: (
+                (book.system, book.held, book.ports, book.system_ports, book.pods, book.node is not None),
+                (book.devices, book.claimed, book.system_claimed),
+            )
+            for name, book in servers.books.items()
+        },
+    }
+
+
+def _name_kinds(kinds: Mapping[HeldKind, int]) -> Mapping[object, int]:
+    """Return counts by what the kinds say: two caches have different objects for equal demands."""
+    named: Counter[object] = Counter()
+    for (demand, constraints), count in kinds.items():
+        named[demand.real, demand.share, demand.claimed, constraints] += count
+    return named
+
+
+def _describe_classes(snapshot: Snapshot) -> list[Any]:
+    return sorted(
+        (
+            task_class.tenant,
+            [task.uid for task in task_class.tasks],
+            task_class.demand_r,
+            task_class.share_demand_r,
+            task_class.blocked or (),
+            task_class.placement.eligible_k.tolist(),
+            None if task_class.placement.preference_k is None else task_class.placement.preference_k.tolist(),
+            task_class.placement.rejections,
+            sorted(task_class.placement.exclusive_keys.conflicting),
+            task_class.pin and (task_class.pin.name, task_class.pin.server, task_class.pin.rejections),
+            sorted(map(_describe_rule, task_class.rules.rules)) if task_class.rules is not None else [],
+            [*map(_describe_wish, task_class.wishes.wishes)] if task_class.wishes is not None else [],
+            sorted(task_class.brings),
+        )
+        for task_class in snapshot.task_classes
+    )
+
+
+def _describe_rule(rule: DomainRule) -> tuple[Any, ...]:
+    """Return what a rule says; domains without their numbers, which depend on the order in which labels were seen."""
+    counters = rule.counters if isinstance(rule, AffinityRule) else (rule.counter,)
+    counts = [[_find_count(counter, int(domain)) for domain in counter.domains.domain_k] for counter in counters]
+    match rule:
+        case SpreadRule():
+            return rule.rejection, counts, rule.max_skew, rule.min_domains, rule.counts_itself, rule.promised
+        case AffinityRule():
+            return rule.rejection, counts, rule.may_begin
+        case SeparationRule():
+            return rule.rejection, counts
+        case LimitRule():
+            most = [int(rule.most_d[domain]) if domain >= 0 else -1 for domain in rule.counter.domains.domain_k]
+            return rule.rejection, counts, rule.amount, most
+
+
+def _describe_wish(wish: SoftWish) -> tuple[Any, ...]:
+    """Return what a soft wish says, in whatever order its terms came to be."""
+    match wish:
+        case ServerWish():
+            return wish.amount_k.tolist(), wish.weight, wish.is_dislike, wish.most
+        case PullWish(weighted, weight) | EvenWish(weighted, weight):
+            counts = [
+                ([_find_count(counter, int(domain)) for domain in counter.domains.domain_k], worth)
+                for counter, worth in weighted
+            ]
+            return type(wish).__name__, sorted(counts), weight
+
+
+def _find_count(counter: DomainCounter, domain: int) -> int:
+    return int(counter.count_d[domain]) if domain >= 0 else -1
+
+
+def check_same(kept: Picture, rebuilt: Picture) -> None:
+    """Raise InvariantError naming the first part in which the two differ."""
+    for part, value in kept.items():
+        if value != rebuilt[part]:
+            raise InvariantError(f"the cache's {part} are {value!r}, but rebuilt {rebuilt[part]!r}")

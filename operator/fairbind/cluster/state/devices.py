@@ -1,0 +1,317 @@
+"""The devices that placed pods hold through ResourceClaims, whichever scheduler allocated them.
+
+fairbind allocates no devices, but what its tenants hold counts in their shares:
+
+* A claim counts once, for the first by UID of the placed pods of its namespace that reserve it; all of them are of one
+  tenant. While no placed pod reserves it, it counts for none.
+* A device counts as one of a **resource**: the extended resource of its DeviceClass, so that a GPU counts the same
+  whether a claim or a device plugin gave it; for a class that has none, the resource by which pods may ask for its
+  devices all the same (`DEVICE_CLASS_PREFIX`).
+* A node's **capacity** of the resource grows by what it publishes of each driver of which a claim now holds a device of
+  such a class (`device_pools`). Which devices a class selects is an expression that is not evaluated here. So the
+  devices of a driver count for each class for which one of them was allocated. Held devices of pools that count on no
+  node are left out.
+* Claims take nothing from what nodes have free: this is for pods that a device plugin serves.
+
+All this follows from the claims, classes and slices as they are, so the order in which they come does not matter.
+`put_` methods and `note_placed` note what is stale, and `resolve` looks only at that. Pods without claims are not in
+these books at all.
+
+A pod that another scheduler places is not looked at there before its claims are. So it waits for them here
+(`find_trouble`), unless the API server does not serve claims at all, or not in a version that is known.
+
+DeviceClasses also say which extended resources kube-scheduler would serve by making a claim. Where no node offers such
+a resource in its allocatable, pods of ours that ask for it wait, and `find_unserved` says why.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, TypeVar
+
+from fairbind.cluster.objects.device_facts import (
+    DEVICE_CLASS_PREFIX,
+    DeviceClassFacts,
+    PoolId,
+    ResourceClaimFacts,
+    SliceFacts,
+)
+from fairbind.cluster.objects.facts import Amounts, Demand, PodFacts
+from fairbind.cluster.objects.requests import MAX_RESOURCES
+from fairbind.cluster.objects.volume_facts import name_claim
+from fairbind.cluster.state.claim_troubles import Trouble, find_device_claim_trouble
+from fairbind.cluster.state.device_pools import DevicePools
+from fairbind.model import Rejection, RejectionKind
+
+Name = TypeVar("Name", str, PoolId)
+
+
+class _Counted(NamedTuple):
+    """How a claim counts now. pod: the UID of the pod that it counts for, or None. sources: (resource, driver)."""
+
+    pod: str | None
+    amounts: Amounts
+    sources: tuple[tuple[str, str], ...]
+
+
+_NOTHING = _Counted(None, (), ())
+_NO_DEVICES: Mapping[str, int] = {}
+
+
+class Devices:
+    """See the module. Facts that are given to `put_` methods are never written to.
+
+    is_placed: whether a pod of this namespace and UID holds a node. claims, classes: by key and by name. pools: the
+    devices of nodes. classes_version: another number whenever a class has changed.
+    """
+
+    def __init__(self, is_placed: Callable[[str, str], bool]) -> None:
+        self._is_placed = is_placed
+        self.claims: dict[str, ResourceClaimFacts] = {}
+        self.classes: dict[str, DeviceClassFacts] = {}
+        self.pools = DevicePools()
+        self.classes_version = 0
+        self._unserved: Mapping[str, Rejection] = {}
+        self._unserved_made_of = 0, 0
+        self._counted: dict[str, _Counted] = {}
+        self._held: dict[str, dict[str, int]] = {}
+        self._drivers: dict[str, Counter[str]] = {}
+        self._claims_of_pod: dict[str, dict[str, None]] = {}
+        self._claims_of_class: dict[str, dict[str, None]] = {}
+        self._claims_of_pool: dict[PoolId, dict[str, None]] = {}
+        self._has_claims = False
+        self._awaited: dict[str, tuple[str, ...]] = {}
+        self._pods_awaiting: dict[str, dict[str, None]] = {}
+        self._stale_pods: dict[str, None] = {}
+        self._stale_claims: dict[str, None] = {}
+        self._stale_nodes: dict[str, None] = {}
+
+    # --- objects ---
+
+    def put_claim(self, key: str, claim: ResourceClaimFacts | None) -> None:
+        """Take a claim, new or changed; None: it is gone."""
+        before = self.claims.pop(key, None)
+        if before is not None:
+            self._index(key, before, is_there=False)
+        if claim is not None:
+            self.claims[key] = claim
+            self._index(key, claim, is_there=True)
+        if (before is not None and before.devices) or (claim is not None and claim.devices):
+            self._stale_claims[key] = None
+        if (before is None) != (claim is None):
+            self._stale_pods.update(self._pods_awaiting.get(key, {}))
+
+    def note_claims_listed(self, *, is_served: bool) -> None:
+        """Note that all claims are known, or that the API server has no such objects."""
+        if is_served != self._has_claims:
+            self._has_claims = is_served
+            self._stale_pods.update(dict.fromkeys(self._awaited))
+
+    def put_class(self, name: str, device_class: DeviceClassFacts | None) -> None:
+        """Take a device class, new or changed; None: it is gone."""
+        self.classes.pop(name, None)
+        if device_class is not None:
+            self.classes[name] = device_class
+        self._stale_claims.update(self._claims_of_class.get(name, {}))
+        self.classes_version += 1
+
+    def put_slice(self, name: str, published: SliceFacts | None) -> None:
+        """Take a slice, new or changed; None: it is gone."""
+        self.pools.put_slice(name, published)
+
+    def follow_pod(self, facts: PodFacts) -> None:
+        """Take a pod, new or changed: it may wait for its claims."""
+        if facts.device_claims or facts.uid in self._awaited:
+            self.forget_pod(facts.uid)
+            keys = tuple(name_claim(facts.namespace, use.claim) for use in facts.device_claims)
+            if keys:
+                self._awaited[facts.uid] = keys
+            for key in keys:
+                _note(self._pods_awaiting, key, facts.uid, is_there=True)
+
+    def forget_pod(self, uid: str) -> None:
+        """Let a pod go."""
+        self._stale_pods.pop(uid, None)
+        for key in self._awaited.pop(uid, ()):
+            _note(self._pods_awaiting, key, uid, is_there=False)
+
+    def note_placed(self, uid: str) -> None:
+        """Note that a pod has come to a node, or holds none any more."""
+        self._stale_claims.update(self._claims_of_pod.get(uid, {}))
+
+    def copy_objects(self, other: Devices) -> None:
+        """Take all objects of other books."""
+        self._has_claims = other._has_claims
+        for name, device_class in other.classes.items():
+            self.put_class(name, device_class)
+        for name, published in other.pools.slices.items():
+            self.put_slice(name, published)
+        for key, claim in other.claims.items():
+            self.put_claim(key, claim)
+
+    def _index(self, key: str, claim: ResourceClaimFacts, *, is_there: bool) -> None:
+        for uid in claim.pods:
+            _note(self._claims_of_pod, uid, key, is_there=is_there)
+        for held in claim.devices:
+            _note(self._claims_of_class, held.device_class, key, is_there=is_there)
+            _note(self._claims_of_pool, held.pool, key, is_there=is_there)
+
+    # --- what follows ---
+
+    def _find_served(self) -> Mapping[str, Rejection]:
+        """Return what pods are told that ask for an extended resource which kube-scheduler would serve by a claim.
+
+        Of several classes with one resource the youngest serves it, and the first by name of those.
+        """
+        serves = {DEVICE_CLASS_PREFIX + name: name for name in self.classes}
+        by_name = sorted(self.classes.values(), key=lambda each: each.name, reverse=True)
+        for each in sorted(by_name, key=lambda each: each.created):
+            if each.resource:
+                serves[each.resource] = each.name
+        return {resource: _reject(resource, name) for resource, name in serves.items()}
+
+    def follow_offers(self, version: int, is_offered: Callable[[str], bool]) -> set[str]:
+        """Take which resources nodes have in their allocatable; return those of which `find_unserved` says another.
+
+        version: another number whenever an answer of `is_offered` is another.
+        """
+        made_of = self.classes_version, version
+        if made_of == self._unserved_made_of:
+            return set()
+        self._unserved_made_of = made_of
+        before, served = self._unserved, self._find_served() if self.classes else {}
+        self._unserved = {resource: why for resource, why in served.items() if not is_offered(resource)}
+        return {resource for resource, _ in before.items() ^ self._unserved.items()}
+
+    def find_unserved(self, demand: Demand) -> Rejection | None:
+        """Return why a pod of ours waits that asks for what only claims serve; None when it does not."""
+        if not self._unserved:
+            return None
+        return next((self._unserved[resource] for resource, _ in demand.real if resource in self._unserved), None)
+
+    def find_trouble(self, facts: PodFacts) -> Trouble | None:
+        """Return why a pod of another scheduler waits for its claims; None when they are there or are not known."""
+        if self._has_claims:
+            for use in facts.device_claims:
+                if name_claim(facts.namespace, use.claim) not in self.claims:
+                    return find_device_claim_trouble(use)
+        return None
+
+    @property
+    def has_stale(self) -> bool:
+        """Whether `resolve` has something to do."""
+        return bool(self._stale_claims or self._stale_pods) or self.pools.has_stale
+
+    def resolve(self) -> list[str]:
+        """Bring what is counted up to date.
+
+        Returns the UIDs of the pods that hold something else now, or wait for other claims, sorted.
+        """
+        for pool, *nodes in self.pools.resolve():
+            self._stale_nodes.update(dict.fromkeys(node for node in nodes if node is not None))
+            self._stale_claims.update(self._claims_of_pool.get(pool, {}))
+        stale, self._stale_claims = self._stale_claims, {}
+        pods = set(self._stale_pods)
+        self._stale_pods.clear()
+        for key in stale:
+            before, now = self._counted.get(key, _NOTHING), self._count(self.claims.get(key))
+            if before == now:
+                continue
+            if before.sources != now.sources:
+                self._use_drivers(before.sources, -1)
+                self._use_drivers(now.sources, 1)
+            if before[:2] != now[:2]:
+                pods |= self._hold(before, -1) | self._hold(now, 1)
+            if now == _NOTHING:
+                del self._counted[key]
+            else:
+                self._counted[key] = now
+        return sorted(pods)
+
+    def take_stale_nodes(self) -> list[str]:
+        """Return the nodes that have other devices since the last call."""
+        nodes, self._stale_nodes = self._stale_nodes, {}
+        return list(nodes)
+
+    def find_held(self, uid: str) -> Mapping[str, int]:
+        """Return the devices that a placed pod holds, by resource."""
+        held = self._held.get(uid)
+        return _NO_DEVICES if held is None else _keep_first(held)
+
+    def describe(self) -> object:
+        """Return what is counted, as plain comparable values."""
+        drivers = {driver: dict(each) for driver, each in self._drivers.items()}
+        return dict(self._counted), self._held, drivers, self._unserved, self._pods_awaiting
+
+    def _count(self, claim: ResourceClaimFacts | None) -> _Counted:
+        if claim is None:
+            return _NOTHING
+        amounts: dict[str, int] = {}
+        sources: set[tuple[str, str]] = set()
+        for held in claim.devices:
+            if self.pools.is_of_node(held.pool):
+                resource = self._find_resource(held.device_class)
+                amounts[resource] = amounts.get(resource, 0) + held.number
+                sources.add((resource, held.pool.driver))
+        pod = next((uid for uid in claim.pods if self._is_placed(claim.namespace, uid)), None) if amounts else None
+        return _Counted(pod, tuple(sorted(amounts.items())), tuple(sorted(sources)))
+
+    def _find_resource(self, class_name: str) -> str:
+        device_class = self.classes.get(class_name)
+        return (device_class.resource if device_class is not None else "") or DEVICE_CLASS_PREFIX + class_name
+
+    def _hold(self, counted: _Counted, sign: int) -> set[str]:
+        """Count a claim for its pod, or no more; return the pod."""
+        if counted.pod is None:
+            return set()
+        held = self._held.setdefault(counted.pod, {})
+        for resource, amount in counted.amounts:
+            held[resource] = held.get(resource, 0) + sign * amount
+            if not held[resource]:
+                del held[resource]
+        if not held:
+            del self._held[counted.pod]
+        return {counted.pod}
+
+    def _use_drivers(self, sources: Iterable[tuple[str, str]], sign: int) -> None:
+        """Note of which drivers there are devices of a resource; where one comes or goes, nodes have other capacity."""
+        for resource, driver in sources:
+            resources = self._drivers.setdefault(driver, Counter())
+            before = resources[resource]
+            resources[resource] += sign
+            if not before or not resources[resource]:
+                self._stale_nodes.update(dict.fromkeys(self.pools.find_nodes(driver)))
+            if not resources[resource]:
+                del resources[resource]
+            if not resources:
+                del self._drivers[driver]
+
+    def find_capacity(self, node: str) -> Mapping[str, int]:
+        """Return the devices of a node that count, by resource."""
+        capacity: dict[str, int] = {}
+        for driver, count in self.pools.count_devices(node).items():
+            for resource in self._drivers.get(driver, ()) if count else ():
+                capacity[resource] = capacity.get(resource, 0) + count
+        return _keep_first(capacity)
+
+
+def _keep_first(amounts: Mapping[str, int]) -> dict[str, int]:
+    """Return amounts of not more resources than a pod may ask for and a node may offer."""
+    return dict(sorted(amounts.items())[:MAX_RESOURCES])
+
+
+def _note(index: dict[Name, dict[str, None]], name: Name, key: str, *, is_there: bool) -> None:
+    if is_there:
+        index.setdefault(name, {})[key] = None
+        return
+    keys = index.get(name, {})
+    keys.pop(key, None)
+    if not keys:
+        index.pop(name, None)
+
+
+def _reject(resource: str, class_name: str) -> Rejection:
+    return Rejection(
+        RejectionKind.NOT_SUPPORTED, f"requests for {resource} that DeviceClass {class_name} serves by claims"
+    )

@@ -1,0 +1,178 @@
+"""Where pods on their way will come to a node, as far as it can be foreseen.
+
+A pod whose gate is open, or is asked to open, holds room on the node that was decided for it. Another scheduler places
+it, there or elsewhere. When it comes to another node, the room there may be promised to a second pod, while its own is
+free. If that were decided once more, more pods would have an open gate than the nodes can hold. So before each snapshot
+the pods that do not fit where they were promised room are moved in the books:
+
+* On a node that is gone, or on which more is held than it has, the youngest promises are taken back until the rest
+  fits.
+* Each of these pods gets room on the fullest node that it may use and where it fits, the oldest first.
+* One that fits nowhere holds no room, and counts in its tenant's share. It is the first to get room where some comes
+  free. Others may use meanwhile what is too little for it.
+* One whose gate is not open yet stays where it is if it fits nowhere, and its opening finds out (`has_room`). Where
+  policies decide by server class it is being narrowed to the class of its node, and moves inside that alone. It does
+  not move when some nodes of the class may not be among those that it is narrowed to.
+
+A pod whose gate is opened so that a node is bought for it is homeless from the beginning.
+The pods that a new leader finds on their way get room in the same manner: the operator before it decided room for them,
+and nothing says where. Requests and the nodes that a pod may use are looked at; ports and other pods are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairbind.cluster.filters.node_eligibility import Eligibility
+from fairbind.cluster.objects.facts import MOST_HOSTS
+from fairbind.cluster.state.node_books import compute_vector
+from fairbind.cluster.state.nodes import Servers
+from fairbind.cluster.state.pods import Held, Opened, PodEntry
+from fairbind.cluster.state.volumes import Volumes
+from fairbind.model import PolicySettings, ServerTable
+from fairbind.model.servers import BoolArray, IntArray, sum_free_shares
+from fairbind.scheduling import POLICIES
+
+
+class NodeBooks(Protocol):
+    """The books, as far as room on nodes is concerned."""
+
+    entries: dict[str, PodEntry]
+    servers: Servers
+    eligibility: Eligibility
+    volumes: Volumes
+    settings: PolicySettings
+    narrows_to_nodes: bool
+
+
+class Forecast:
+    """The pods on their way, in the order of their promises.
+
+    promised: those that hold room on a node where no one has seen them yet. homeless: those whose room was lost.
+    """
+
+    def __init__(self) -> None:
+        self.promised: dict[str, PodEntry] = {}
+        self.homeless: dict[str, PodEntry] = {}
+
+    def note(self, entry: PodEntry) -> None:
+        """Follow a pod of the other scheduler that was moved in the books."""
+        facts, position = entry.facts, entry.position
+        if facts.node is None and isinstance(position, Held) and position.node == entry.assumed:
+            self.promised.setdefault(facts.uid, entry)
+            self.homeless.pop(facts.uid, None)
+        else:
+            self.promised.pop(facts.uid, None)
+            if not isinstance(position, Opened):
+                self.homeless.pop(facts.uid, None)
+
+    def forget(self, uid: str) -> None:
+        """Look no more for room for a pod."""
+        self.promised.pop(uid, None)
+        self.homeless.pop(uid, None)
+
+    def find_moves(self, books: NodeBooks, decided: ServerTable | None = None) -> list[tuple[PodEntry, str | None]]:
+        """Return which pods are to be moved to which node, or to none; those without one are remembered as homeless.
+
+        The arrays of the nodes must be up to date. decided: the nodes as of the last decisions, with their classes;
+        None: there were none.
+        """
+        free_kr = books.servers.free_kr.copy()
+        class_k = None
+        may_move_gated = not books.narrows_to_nodes
+        if POLICIES[books.settings.policy].decides_class:
+            may_move_gated = decided is not None and decided.names is books.servers.names
+            class_k = decided.class_k if decided is not None and may_move_gated else None
+        lost = self._take_back(books.servers, free_kr, may_move_gated=may_move_gated)
+        return self._seek(books, [*self.homeless.values(), *lost], free_kr, class_k)
+
+    def find_homes(self, books: NodeBooks, opened: Sequence[PodEntry]) -> list[tuple[PodEntry, str | None]]:
+        """Return where pods on their way that have no room get some; those that fit nowhere are homeless."""
+        return self._seek(books, opened, books.servers.free_kr.copy())
+
+    def _seek(
+        self,
+        books: NodeBooks,
+        pods: Sequence[PodEntry],
+        free_kr: IntArray,
+        class_k: NDArray[np.int32] | None = None,
+    ) -> list[tuple[PodEntry, str | None]]:
+        """class_k: the class of each node, where pods behind the gate stay in that of their own."""
+        moves: list[tuple[PodEntry, str | None]] = []
+        in_vain: set[tuple[object, object, int | None]] = set()  # room only shrinks on the way
+        for entry in pods:
+            within, within_k = None, None
+            if class_k is not None and entry.facts.gated and entry.assumed is not None:
+                server = books.servers.index.get(entry.assumed)
+                if server is None:
+                    continue
+                within = int(class_k[server])
+                within_k = class_k == class_k[server]
+            shape = entry.facts.demand.real, entry.facts.constraints, within
+            node = None
+            if entry.facts.claims or shape not in in_vain:
+                node = _find_node(books, entry, free_kr, within_k)
+            if node is None and not entry.facts.claims:
+                in_vain.add(shape)
+            if node is None and entry.facts.gated:
+                continue
+            if node is None:
+                self.homeless[entry.facts.uid] = entry
+            if node != entry.assumed:
+                moves.append((entry, node))
+        return moves
+
+    def _take_back(self, servers: Servers, free_kr: IntArray, *, may_move_gated: bool) -> list[PodEntry]:
+        """Return the pods whose promises must be taken back, the oldest first, and add their room to what is free."""
+        lost: dict[str, PodEntry] = {}
+        for uid, entry in reversed(self.promised.items()):
+            assert entry.assumed is not None
+            if entry.facts.gated and not may_move_gated:
+                continue
+            server = servers.index.get(entry.assumed)
+            if server is None:
+                lost[uid] = entry
+                continue
+            lacking_r = free_kr[server] < 0
+            if lacking_r.any():
+                demand_r = _find_demand(entry, servers)
+                if (demand_r[lacking_r] > 0).any():
+                    free_kr[server] += demand_r
+                    lost[uid] = entry
+        return [lost[uid] for uid in reversed(lost)]
+
+
+def find_opened(entries: Mapping[str, PodEntry]) -> list[PodEntry]:
+    """Return the pods on their way that have no room, the oldest first."""
+    opened = [entry for entry in entries.values() if isinstance(entry.position, Opened)]
+    return sorted(opened, key=lambda entry: (entry.facts.created, entry.facts.uid))
+
+
+def _find_node(books: NodeBooks, entry: PodEntry, free_kr: IntArray, in_class_k: BoolArray | None = None) -> str | None:
+    """Return the fullest node that a pod may use and where it fits, and take its room there; None: there is none.
+
+    in_class_k: whether nodes are of the class in which it stays; None: it may go to any class.
+    """
+    servers, facts = books.servers, entry.facts
+    demand_r = _find_demand(entry, servers)
+    constraints = books.volumes.constrain(facts) if facts.claims else facts.constraints
+    eligible_k = books.eligibility.get_placement(constraints).eligible_k
+    if in_class_k is not None:
+        eligible_k = eligible_k & in_class_k
+        if np.count_nonzero(eligible_k) > MOST_HOSTS:
+            return None
+    # What a pod does not ask for may be overcommitted.
+    fits_k = np.flatnonzero(eligible_k & ((free_kr >= demand_r) | (demand_r == 0)).all(axis=1))
+    if not fits_k.size:
+        return None
+    server = int(fits_k[int(sum_free_shares(free_kr[fits_k], servers.capacity_kr[fits_k]).argmin())])
+    free_kr[server] -= demand_r
+    return servers.names[server]
+
+
+def _find_demand(entry: PodEntry, servers: Servers) -> IntArray:
+    return np.array(compute_vector(entry.facts.demand.real, servers.axes), dtype=np.int64)

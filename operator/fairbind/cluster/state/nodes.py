@@ -1,0 +1,411 @@
+"""The nodes' books: what each can give, what is held there, and the arrays that a cycle reads.
+
+Shares are parts of the totals, so both are about the same nodes: those that are there and that the operator was told to
+use. Of one that is cordoned or not ready, what tenants hold there is all that counts: nothing of it is free for others.
+
+Arrays are written only for nodes whose books (`node_books`) changed since the last snapshot. When nodes or resources
+come or go there are new ones, and what has not changed is carried over. A pod may be bound to a node that we have not
+heard of yet: its book exists all the same and waits for the node.
+
+Devices that drivers publish, and that pods hold through claims (`devices`), are part of a node's capacity and never of
+what is free there, because fairbind allocates no devices. Attach slots (`claimed`) are part of both. No pod asks for
+them: what a node attaches is said by rules of its own (`attach_limits`).
+
+The axes are the four resources that every cluster has, and every other that some node offers. A resource that no node
+offers is no axis: nothing can be placed that asks for it, and it would only make every array wider. What nodes have as
+devices only is an axis, and nothing can be placed that asks for it either (`claimed_only`). There are
+`MAX_AXES` at most: beyond that a resource that fewer nodes offer is none either, and pods that ask for it wait.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from fairbind.cluster.filters.node_eligibility import Eligibility
+from fairbind.cluster.filters.refusals import find_refusal, is_inside, is_usable
+from fairbind.cluster.objects.facts import BASE_RESOURCES, Amounts, Constraints, Demand, NodeFacts
+from fairbind.cluster.objects.volume_facts import are_attach_slots
+from fairbind.cluster.state.kubelet_refusals import KubeletRefusals
+from fairbind.cluster.state.node_books import Axes, Rows, ServerBook, carry_over, compute_rows, number_axes, sum_held
+from fairbind.model import FreeChanges
+from fairbind.model.servers import BoolArray, IntArray, sum_exactly
+
+MAX_AXES = 128
+"""Resources of all nodes together; each takes 16 bytes of each node in every snapshot that something changed in."""
+
+_NO_RESOURCES: frozenset[str] = frozenset()
+
+
+def _count(counts: Counter[str], resources: Iterable[str], sign: int) -> None:
+    """Count one more of each, or one fewer; what becomes zero goes."""
+    for resource in resources:
+        counts[resource] += sign
+        if not counts[resource]:
+            del counts[resource]
+
+
+class Servers:
+    """All books, and the arrays over the nodes that exist, in name order.
+
+    faults: by node, what of it could not be read or is left out. refusals: nodes that some pods do not go to for now.
+    offers_version: another number when some resource is in the allocatable of a node and was in none, or the reverse.
+    After `flush`: axes, left_out (resources that nodes offer and that are no axes), claimed_k (by axis the nodes that
+    have it as devices only), claimed_only (axes that no node has otherwise), claimed_version (of these two), names,
+    capacity_kr, free_kr, free_changes (as of the last flush that changed it), usable_k, open_k, taken_keys, fixed_keys,
+    usable_r (what usable nodes have), total_r, resting (nodes that count and are not usable). Arrays that were handed
+    out are never written again.
+    """
+
+    def __init__(self, eligibility: Eligibility) -> None:
+        self.books: dict[str, ServerBook] = {}
+        self.eligibility = eligibility
+        self.images = eligibility.images
+        self.faults: dict[str, str] = {}
+        self.refusals = KubeletRefusals()
+        self.left_out: tuple[str, ...] = ()
+        self.axes: Axes = BASE_RESOURCES
+        self.claimed_k: Mapping[str, BoolArray] = {}
+        self.claimed_only: frozenset[str] = _NO_RESOURCES
+        self.claimed_version = 0
+        self.offers_version = 0
+        self.names: tuple[str, ...] = ()
+        self.index: Mapping[str, int] = {}
+        self.capacity_kr: IntArray = np.zeros((0, len(self.axes)), dtype=np.int64)
+        self.free_kr: IntArray = self.capacity_kr.copy()
+        self.free_changes: FreeChanges | None = None
+        self.usable_k: BoolArray = np.zeros(0, dtype=np.bool_)
+        self.open_k: BoolArray = self.usable_k
+        self.usable_r = self.total_r = (0,) * len(self.axes)
+        self.resting: frozenset[str] = frozenset()
+        self.taken_keys: Mapping[int, frozenset[str]] = {}
+        self.fixed_keys: Mapping[int, frozenset[str]] = {}
+        self.capacity_version = 0
+        self._offered: Counter[str] = Counter()
+        self._published: Counter[str] = Counter()
+        self._selector: tuple[tuple[str, str], ...] = ()
+        self._changed_nodes: set[str] = set()
+        self._changed_books: set[str] = set()
+        self._maybe_counting: set[str] = set()
+        self._is_list_changed = False
+        self._is_everything_changed = True
+        self._are_ports_changed = False
+        self._is_system_changed = False
+        self._are_devices_changed = False
+
+    @property
+    def is_total_stale(self) -> bool:
+        """Whether `total_r` and `axes` may be others since the last flush."""
+        is_list_stale = self._is_list_changed or self._is_everything_changed
+        is_node_stale = bool(self._changed_nodes) or not self.resting.isdisjoint(self._changed_books)
+        return is_list_stale or is_node_stale or self._is_system_changed or self._are_devices_changed
+
+    def set_selector(self, selector: tuple[tuple[str, str], ...]) -> None:
+        """Take the labels that a node must carry to count at all."""
+        if selector != self._selector:
+            self._selector = selector
+            self._is_everything_changed = True
+            self._maybe_counting.update(self.books)
+
+    def put_node(self, node: NodeFacts) -> bool:
+        """Take a node; False when nothing changed that lets a pod go where it could not go before."""
+        book = self.books.setdefault(node.name, ServerBook())
+        known = book.node
+        self._note_fault(node.name, node.fault)
+        self.images.set_images(node.name, () if known is None else known.images, node.images)
+        if known is not None and is_same_node(known, node):
+            book.node = node  # its images may be others
+            return False
+        self._count_offered(known, node)
+        if known is None:
+            _count(self._published, book.devices, 1)
+        book.node = node
+        self._changed_nodes.add(node.name)
+        self._maybe_counting.add(node.name)
+        self._is_list_changed |= known is None
+        return True
+
+    def remove_node(self, name: str) -> bool:
+        """Take a node away; False when there was none. What pods hold there stays in the book."""
+        book = self.books.get(name)
+        if book is None or book.node is None:
+            return False
+        self._count_offered(book.node, None)
+        _count(self._published, book.devices, -1)
+        self.images.set_images(name, book.node.images, ())
+        self._note_fault(name, None)
+        book.node = None
+        self._maybe_counting.add(name)
+        self._is_list_changed = True
+        self._drop_if_empty(name)
+        return True
+
+    def take_counting(self) -> list[tuple[str, bool]]:
+        """Return the nodes of which it may be new whether what is held there counts, and whether it does now."""
+        names, self._maybe_counting = sorted(self._maybe_counting), set()
+        return [(name, self._is_counting(name)) for name in names]
+
+    def _is_counting(self, name: str) -> bool:
+        book = self.books.get(name)
+        return book is not None and book.node is not None and is_inside(book.node, self._selector)
+
+    def set_devices(self, name: str, devices: Mapping[str, int]) -> None:
+        """Take which devices and attach slots a node has of those that are held through claims, by resource."""
+        book = self.books.setdefault(name, ServerBook())
+        if book.node is not None:
+            _count(self._published, book.devices, -1)
+            _count(self._published, devices, 1)
+            self._are_devices_changed = True
+        book.devices = devices
+        self._changed_books.add(name)
+        self._drop_if_empty(name)
+
+    def is_offered(self, resource: str) -> bool:
+        """Whether a resource is in the allocatable of some node, as of now."""
+        return self._offered[resource] > 0
+
+    def may_use(self, name: str, constraints: Constraints) -> bool:
+        """Whether a node is there and takes tasks with these constraints, as of now and not of the last `flush`."""
+        book = self.books.get(name)
+        if book is None or book.node is None:
+            return False
+        return find_refusal(book.node, constraints, self._selector) is None
+
+    def is_crowded(self, name: str, uid: str, amounts: Amounts, conflicting: frozenset[str]) -> bool:
+        """Whether more is held on a node than it has, of what these amounts use, or others hold these keys.
+
+        uid, amounts, conflicting: of a pod that holds its own there already.
+        """
+        book = self.books[name]  # the pod itself keeps it there
+        allocatable = dict(book.node.allocatable) if book.node is not None else {}
+        if any(book.system.get(r, 0) + book.held.get(r, 0) > allocatable.get(r, 0) for r, _ in amounts):
+            return True
+        return bool(conflicting) and any(conflicting & taken for other, taken in book.ports.items() if other != uid)
+
+    def hold(self, name: str, uid: str, demand: Demand, ports: frozenset[str], *, system: bool) -> None:
+        """Note that a pod holds something on a node."""
+        book = self.books.setdefault(name, ServerBook())
+        book.hold(demand, system=system)
+        if ports:
+            book.hold_ports(uid, ports, system=system)
+            self._are_ports_changed = True
+        self._is_system_changed |= system
+        self._changed_books.add(name)
+
+    def release(self, name: str, uid: str, demand: Demand, *, system: bool) -> None:
+        """Take back what `hold` noted."""
+        book = self.books[name]
+        book.hold(demand, -1, system=system)
+        if uid in book.ports:
+            book.release_ports(uid)
+            self._are_ports_changed = True
+        self._is_system_changed |= system
+        self._changed_books.add(name)
+        self._drop_if_empty(name)
+
+    def reserve(self, name: str, amounts: Amounts, sign: int = 1) -> None:
+        """Note that room on a node is promised to a pod, or no more."""
+        book = self.books.setdefault(name, ServerBook())
+        book.reserve(amounts, sign)
+        self._changed_books.add(name)
+        self._drop_if_empty(name)
+
+    def flush(self) -> None:
+        """Bring the arrays up to date."""
+        is_total_stale = self.is_total_stale
+        axes, self.left_out = self._compute_axes()
+        are_devices_changed = self._are_devices_changed or bool(self._published and self._changed_nodes)
+        if self._is_everything_changed or self._is_list_changed or axes != self.axes:
+            self._rebuild(axes)
+        elif self._changed_nodes or self._changed_books:
+            self._rewrite()
+        if are_devices_changed or self._is_list_changed:
+            self._follow_devices()
+        if is_total_stale:
+            self._sum_totals()
+        self.eligibility.follow_images()
+        if self._are_ports_changed or self._is_list_changed or self._is_everything_changed:
+            self.taken_keys, self.fixed_keys = self._compute_taken_keys()
+        self._changed_nodes.clear()
+        self._changed_books.clear()
+        self._is_list_changed = self._is_everything_changed = False
+        self._are_ports_changed = self._is_system_changed = self._are_devices_changed = False
+
+    def _count_offered(self, old: NodeFacts | None, new: NodeFacts | None) -> None:
+        before = len(self._offered)
+        if new is not None:
+            _count(self._offered, (resource for resource, _ in new.allocatable), 1)
+        is_other = len(self._offered) != before
+        before = len(self._offered)
+        if old is not None:
+            _count(self._offered, (resource for resource, _ in old.allocatable), -1)
+        self.offers_version += is_other or len(self._offered) != before
+
+    def _note_fault(self, name: str, fault: str | None) -> None:
+        if fault is not None:
+            self.faults[name] = fault
+        else:
+            self.faults.pop(name, None)
+
+    def _drop_if_empty(self, name: str) -> None:
+        book = self.books[name]
+        if book.node is None and book.pods == 0 and not book.devices:
+            del self.books[name]
+
+    def _compute_axes(self) -> tuple[Axes, tuple[str, ...]]:
+        """Return the axes, and the resources that are none because there are too many."""
+        counts = self._offered + self._published if self._published else self._offered
+        others = [
+            (-nodes, resource) for resource, nodes in counts.items() if nodes > 0 and resource not in BASE_RESOURCES
+        ]
+        most = MAX_AXES - len(BASE_RESOURCES)
+        ranked = [resource for _, resource in sorted(others)]
+        return BASE_RESOURCES + tuple(sorted(ranked[:most])), tuple(sorted(ranked[most:]))
+
+    def _rebuild(self, axes: Axes) -> None:
+        """Make arrays for other nodes, or along other axes. What has not changed of a node is carried over."""
+        is_all_new = self._is_everything_changed
+        before: Mapping[str, int] = {} if is_all_new else self.index
+        nodes = [book.node for _, book in sorted(self.books.items()) if book.node is not None]
+        changed = self._changed_nodes
+        kept = [-1 if node.name in changed else before.get(node.name, -1) for node in nodes]
+        kept_k = np.array(kept, dtype=np.intp)
+        if is_all_new or self._is_list_changed:
+            self.names = tuple(node.name for node in nodes)
+            self.eligibility.set_nodes(nodes, None if is_all_new else kept_k, self._selector)
+            self.index = self.eligibility.index
+        elif changed:
+            self.eligibility.change_nodes({self.index[name]: node for name, node in self._find_changed_nodes()})
+        kept_k[[self.index[name] for name in self._changed_books if name in self.index]] = -1
+        came = frozenset(axes).difference(self.axes)
+        if came:
+            is_new_k = [self.books[name].mentions(came) for name in self.names]
+            kept_k[is_new_k] = -1
+        rows = carry_over(Rows(self.capacity_kr, self.free_kr), self.axes, kept_k, axes)
+        usable_k = np.zeros(len(self.names), dtype=np.bool_)
+        there = np.flatnonzero(kept_k >= 0)
+        usable_k[there] = self.usable_k[kept_k[there]]
+        fresh = np.flatnonzero(kept_k < 0)
+        books = [self.books[self.names[index]] for index in fresh.tolist()]
+        for all_nr, fresh_nr in zip(rows, compute_rows(books, axes), strict=True):
+            all_nr[fresh] = fresh_nr
+        usable_k[fresh] = [book.node is not None and is_usable(book.node, self._selector) for book in books]
+        self.axes, self.usable_k = axes, usable_k
+        (self.capacity_kr, self.free_kr), self.free_changes = rows, None
+        if is_all_new or self._is_list_changed:
+            self.open_k = np.ones(len(self.names), dtype=np.bool_)  # a pod that tolerates it may go to a cordoned node
+        self.capacity_version += 1
+
+    def _rewrite(self) -> None:
+        """Write the rows of nodes that changed, or of which other pods hold something."""
+        nodes = {self.index[name]: node for name, node in self._find_changed_nodes()}
+        changed = sorted({self.index[name] for name in self._changed_books if name in self.index} | nodes.keys())
+        if nodes:
+            self.eligibility.change_nodes(nodes)
+            usable_k = self.usable_k.copy()
+            for index, node in nodes.items():
+                usable_k[index] = is_usable(node, self._selector)
+            is_usable_changed = bool((usable_k != self.usable_k).any())
+            self.usable_k = usable_k if is_usable_changed else self.usable_k
+        else:
+            is_usable_changed = False
+        if not changed:
+            return
+        rows = np.array(changed, dtype=np.intp)
+        capacity_nr, free_nr = compute_rows([self.books[self.names[index]] for index in changed], self.axes)
+        before, self.free_kr = self.free_kr, self.free_kr.copy()
+        self.free_kr[rows] = free_nr
+        self.free_changes = FreeChanges(before, self.free_kr, rows)
+        # As a rule only what tenants' pods hold is another, which is no matter of capacity.
+        is_capacity_changed = self.is_total_stale and bool((self.capacity_kr[rows] != capacity_nr).any())
+        if is_capacity_changed:
+            self.capacity_kr = self.capacity_kr.copy()
+            self.capacity_kr[rows] = capacity_nr
+        self.capacity_version += is_capacity_changed or is_usable_changed
+
+    def _find_changed_nodes(self) -> Iterable[tuple[str, NodeFacts]]:
+        for name in sorted(self._changed_nodes):
+            book = self.books.get(name)
+            if book is not None and book.node is not None:
+                yield name, book.node
+
+    def _follow_devices(self) -> None:
+        """Find out which nodes have what as devices only."""
+        claimed_k: dict[str, BoolArray] = {}
+        for k, name in enumerate(self.names) if self._published else ():
+            book = self.books[name]
+            if book.node is not None and book.devices:
+                offered = {resource for resource, amount in book.node.allocatable if amount}
+                for resource in book.devices.keys() - offered:
+                    claimed_k.setdefault(resource, np.zeros(len(self.names), dtype=np.bool_))[k] = True
+        claimed_only = frozenset(r for r in claimed_k if r in self.axes and not self._offered[r])
+        if claimed_only == self.claimed_only and _are_equal(claimed_k, self.claimed_k, self.axes):
+            return
+        self.claimed_k = {resource: claimed_k[resource] for resource in self.axes if resource in claimed_k}
+        self.claimed_only = claimed_only
+        self.claimed_version += 1
+
+    def compute_unclaimed(self) -> IntArray | None:
+        """Return how many devices no pod holds, shape (K, R); None when no node has any. As of the last `flush`.
+
+        Below zero where more are held than are published. They are capacity, and are not free for pods.
+        """
+        if not self._published:
+            return None
+        number = number_axes(self.axes)
+        unclaimed_kr = np.zeros_like(self.capacity_kr)
+        for k, name in enumerate(self.names):
+            book = self.books[name]
+            for resource in book.devices.keys() | book.claimed.keys():
+                r = number.get(resource)
+                if r is not None and not are_attach_slots(resource):
+                    unclaimed_kr[k, r] = book.find_devices(resource) - book.claimed.get(resource, 0)
+        return unclaimed_kr
+
+    def compute_counted(self) -> IntArray:
+        """Return what counts of each node in the totals, shape (K, R). As of the last `flush`."""
+        counted_kr = np.where(self.usable_k[:, None], self.capacity_kr, 0)
+        for name in self.resting:
+            counted_kr[self.index[name]] = sum_held([self.books[name]], self.axes)
+        return counted_kr
+
+    def _sum_totals(self) -> None:
+        """Sum what usable nodes have and what is held on the others that count."""
+        others = [self.names[k] for k in np.flatnonzero(~self.usable_k).tolist()]
+        self.resting = frozenset(name for name in others if self._is_counting(name))
+        held_r = sum_held([self.books[name] for name in sorted(self.resting)], self.axes)
+        usable_r = sum_exactly(self.capacity_kr[self.usable_k])
+        self.usable_r = tuple(usable_r)
+        self.total_r = tuple(usable + held for usable, held in zip(usable_r, held_r, strict=True))
+
+    def _compute_taken_keys(self) -> tuple[Mapping[int, frozenset[str]], Mapping[int, frozenset[str]]]:
+        """Return the keys that are taken on each node, and those that system pods take there."""
+        taken_keys, fixed = {}, {}
+        for name, book in self.books.items():
+            if book.ports and name in self.index:
+                taken_keys[self.index[name]] = frozenset[str]().union(*book.ports.values())
+            if book.system_ports and name in self.index:
+                fixed[self.index[name]] = frozenset[str]().union(
+                    *(book.ports[uid] for uid in sorted(book.system_ports))
+                )
+        return taken_keys, fixed
+
+
+def _are_equal(one: Mapping[str, BoolArray], other: Mapping[str, BoolArray], axes: Axes) -> bool:
+    """Whether two mappings say the same of these axes."""
+    nowhere = np.zeros(0, dtype=np.bool_)
+    return all(np.array_equal(one.get(r, nowhere), other.get(r, nowhere)) for r in axes if r in one or r in other)
+
+
+def is_same_node(one: NodeFacts, other: NodeFacts) -> bool:
+    """Whether nothing differs that says which pods a node takes; a heartbeat changes nothing, nor do images."""
+    return (
+        one.allocatable == other.allocatable
+        and one.ready == other.ready
+        and one.unschedulable == other.unschedulable
+        and one.taints == other.taints
+        and one.labels == other.labels
+        and one.features == other.features
+    )

@@ -1,0 +1,308 @@
+"""The tasks of a class in a class queue, and the classes of a tenant (for `fifo`: of all tenants) in a tenant queue.
+
+A tenant queue knows the pools in which something of it may still fit. While tasks are only placed, room only shrinks.
+A pool in which nothing fitted is then closed, and so is a class that did not fit into a pool, until the queue is
+reopened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import NamedTuple
+
+import numpy as np
+
+from fairbind.model import DomainRules, InvariantError, Task, TaskClass
+from fairbind.model.servers import IndexArray
+from fairbind.scheduling.cycle.servers.shapes import PinnedShape, Shape, Shapes
+from fairbind.scheduling.policies.levels import Progress, find_least_level, find_zero_levels
+from fairbind.scheduling.policies.measures import Measure
+
+NEVER = -1
+"""No version: a level was not looked at yet."""
+
+Turn = tuple[int, float, str, str]
+TurnRule = Callable[[Task], Turn]
+
+
+def compute_turn(task: Task) -> Turn:
+    """Return what orders the tasks of one tenant: higher priority, then earlier queue time, then uid."""
+    return -task.priority, task.queue_time, task.uid, ""
+
+
+def compute_arrival(task: Task) -> Turn:
+    """Return what orders all tasks for `fifo`: higher priority, then earlier queue time, then name (then uid)."""
+    return -task.priority, task.queue_time, task.name, task.uid
+
+
+class ClassQueue:
+    """The tasks of one class that still wait, in their turn. tasks: all of them, in the order that the rule gives."""
+
+    __slots__ = ("_next", "_rule", "_shape", "_shapes", "_tasks", "progress", "task_class", "turn")
+
+    def __init__(
+        self, task_class: TaskClass, tasks: Sequence[Task], *, progress: Progress, rule: TurnRule, shapes: Shapes
+    ) -> None:
+        self.task_class = task_class
+        self.progress = progress
+        self._shapes = shapes
+        self._shape: Shape | PinnedShape | None = None
+        self._rule = rule
+        self._tasks = tasks
+        self._next = 0
+        self.turn: Turn | None = rule(tasks[0])
+
+    @property
+    def first(self) -> Task:
+        """The task whose turn is next; there must be one."""
+        return self._tasks[self._next]
+
+    @property
+    def waiting(self) -> int:
+        """How many tasks wait."""
+        return len(self._tasks) - self._next
+
+    @property
+    def fits_nowhere(self) -> bool:
+        """Whether it has been seen that no task of the class fits."""
+        return self._shape is not None and not self._shape.has_open()
+
+    @property
+    def never_fitted(self) -> bool:
+        """Whether it has been seen that no server had enough for a task of the class at any time; False: not known."""
+        return isinstance(self._shape, Shape) and not self._shape.has_begun
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether it was seen that nothing fits somewhere, which the opening of a domain may end."""
+        return self._shape is not None and self._shape.is_narrowed
+
+    @property
+    def reach(self) -> Sequence[int]:
+        """The pools in which it may use a server."""
+        return self._shapes.find_pools(self.task_class)
+
+    @property
+    def shape(self) -> Shape | PinnedShape:
+        """What its tasks share, and knows where they fit."""
+        if self._shape is None:
+            self._shape = self._shapes.get_shape(self.task_class)
+        return self._shape
+
+    @property
+    def may_fit(self) -> bool:
+        """Whether it has tasks left, and one of them may fit somewhere; False is certain."""
+        return self.turn is not None and self.shape.has_open()
+
+    def find_server(self, pool: int) -> int | None:
+        """Return the best server of the pool for the next task, or None."""
+        return self.shape.find_server(pool, self._tasks[self._next])
+
+    def pop(self) -> Task:
+        """Take the first task out."""
+        task = self._tasks[self._next]
+        self._next += 1
+        self.turn = self._rule(self._tasks[self._next]) if self._next < len(self._tasks) else None
+        return task
+
+    def close(self) -> None:
+        """Let none of its tasks be decided any more."""
+        self.turn = None
+
+    def push_back(self) -> None:
+        """Put the task back that was taken out last."""
+        self._next -= 1
+        self.turn = self._rule(self._tasks[self._next])
+
+
+class Choice(NamedTuple):
+    """The next placement: the first task of this queue goes to this server of this pool."""
+
+    queue: ClassQueue
+    server: int
+    pool: int
+
+
+class TenantQueue:
+    """Classes that wait for the same turn: those of one tenant, or of all.
+
+    progress: whose level decides when the queue is served; None: it has no level. open_pools: indices, ascending.
+    _held: gives more classes, or None, once a turn comes; see `Draft`.
+    _levels: a heap of (level, pool, version) for a few open pools; what is not of the current version is a lower bound.
+    _pinned: classes that may use one server, by its pool, as far as they may fit; None: not looked at yet.
+    """
+
+    __slots__ = (
+        "_heads",
+        "_held",
+        "_levels",
+        "_measure",
+        "_pinned",
+        "_queues",
+        "_reaching",
+        "_wide",
+        "open_pools",
+        "progress",
+    )
+
+    def __init__(
+        self,
+        queues: Sequence[ClassQueue],
+        progress: Progress | None,
+        measure: Measure,
+        held: Callable[[], Sequence[ClassQueue]] | None = None,
+    ) -> None:
+        self.progress = progress
+        self._held = held
+        self.open_pools: IndexArray = measure.pools.every_p
+        self._measure = measure
+        self._queues = queues
+        self._wide = [queue for queue in queues if queue.task_class.pin is None]
+        self._pinned: dict[int, list[ClassQueue]] | None = None
+        self._levels: list[tuple[int, int, int]] = []
+        self._reaching: dict[int, list[int]] | None = None
+        self._heads: dict[int, list[tuple[Turn, int]]] = {}
+
+    def list_ruled(self) -> list[tuple[DomainRules, int]]:
+        """Return the classes with rules, as (rules, number)."""
+        return [(rules, n) for n, queue in enumerate(self._queues) if (rules := queue.task_class.rules) is not None]
+
+    def is_narrowed(self, n: int) -> bool:
+        """Whether the class with this number waits, and it was seen that nothing of it fits somewhere."""
+        return self._queues[n].turn is not None and self._queues[n].is_narrowed
+
+    def reopen(self) -> None:
+        """Forget what fitted nowhere, and how far the tenant is: room has come back, or its tasks went."""
+        self.open_pools = self._measure.pools.every_p
+        self._levels.clear()
+        self._heads.clear()
+        self._pinned = None
+
+    def reopen_class(self, n: int) -> None:
+        """Forget that nothing fitted of the class with this number: a domain is open that was closed to it."""
+        queue = self._queues[n]
+        pools = queue.reach
+        self.open_pools = np.union1d(self.open_pools, np.array(pools, dtype=np.intp))
+        self._levels.clear()
+        if queue.task_class.pin is not None:
+            self._pinned = None
+        for pool in pools:
+            heads = self._heads.get(pool)
+            if heads is not None and queue.turn is not None:
+                heappush(heads, (queue.turn, n))
+
+    def find_pool(self) -> tuple[int, int] | None:
+        """Return the least level on an open pool and that pool, the first of equals; None without open pools."""
+        progress, heap, measure = self.progress, self._levels, self._measure
+        if len(self.open_pools) == 0:
+            return None
+        if progress is None:
+            return 0, int(self.open_pools[0])
+        if len(measure.pools.amount_pr) == 1:
+            return measure.compute_level(progress, 0), 0
+        if len(self.open_pools) > measure.few:
+            return measure.find_least_level(progress, self.open_pools)
+        if not heap:
+            heap.extend((0, pool, NEVER) for pool in self.open_pools.tolist())
+        while True:  # until the least one is not only a lower bound but a level
+            level, pool, version = heap[0]
+            current = progress.version + measure.pools.version_p[pool]
+            if version == current:
+                return level, pool
+            heapreplace(heap, (measure.compute_level(progress, pool), pool, current))
+
+    def find_choice(self, level: int, pool: int) -> Choice | None:
+        """Return the next placement of the queue, which is at this level in this pool; None: nothing fits there."""
+        if self._held is not None:
+            more, self._held = self._held(), None
+            self._queues = [*self._queues, *more]
+            self._wide.extend(more)
+            if not self._queues:
+                return None
+        if level == 0 and self.progress is not None and self._measure.begins_small and len(self.open_pools) > 1:
+            return self._find_beginning(self.progress)
+        heads = self._heads.get(pool)
+        if heads is None:
+            heads = self._heads[pool] = self._collect_heads(pool)
+        while heads:
+            turn, n = heads[0]
+            queue = self._queues[n]
+            if queue.turn is None:
+                heappop(heads)
+            elif queue.turn != turn:
+                heapreplace(heads, (queue.turn, n))
+            else:
+                server = queue.find_server(pool)
+                if server is not None:
+                    return Choice(queue, server, pool)
+                heappop(heads)
+        return None
+
+    def close_pools(self, seen: int) -> None:
+        """Close every pool in which no class of the queue fits any more, as far as that has been seen.
+
+        seen: a pool in which nothing fitted. Raises InvariantError if it would stay open: the filling would never end.
+        """
+        if all(queue.turn is None for queue in self._queues):  # also when what was held has no room any more
+            self.open_pools = self.open_pools[:0]
+            return
+        open_p = np.zeros(len(self._measure.pools.amount_pr), dtype=np.bool_)
+        for queue in self._wide:
+            if queue.turn is not None:
+                queue.shape.add_open(open_p)
+        open_p[self._find_pinned_pools(seen)] = True
+        if open_p[seen]:
+            raise InvariantError(f"pool {seen} stays open for a queue in which nothing fits there")
+        self.open_pools = np.flatnonzero(open_p)
+        self._levels.clear()
+
+    def _find_pinned_pools(self, seen: int) -> list[int]:
+        """Return the pools in which a class that may use one server may still fit.
+
+        There may be as many such classes as servers, so after a first look at all only those of the pool that was seen
+        are looked at again.
+        """
+        if self._pinned is None:
+            self._pinned = {}
+            for queue in self._queues:
+                if queue.task_class.pin is not None and queue.may_fit:
+                    for pool in queue.reach:
+                        self._pinned.setdefault(pool, []).append(queue)
+        left = self._pinned.get(seen)
+        while left and not left[-1].may_fit:
+            left.pop()
+        if not left:
+            self._pinned.pop(seen, None)
+        return list(self._pinned)
+
+    def _collect_heads(self, pool: int) -> list[tuple[Turn, int]]:
+        """Return a heap of the classes that can use a server of the pool, by the turn of their next task."""
+        if self._reaching is None:
+            self._reaching = {}
+            for n, queue in enumerate(self._queues):
+                for reached in queue.reach:
+                    self._reaching.setdefault(reached, []).append(n)
+        heads = [(turn, n) for n in self._reaching.get(pool, ()) if (turn := self._queues[n].turn) is not None]
+        heapify(heads)
+        return heads
+
+    def _find_beginning(self, progress: Progress) -> Choice | None:
+        """Return the first task that fits in a pool where the level is 0, in the one of which it takes the least part.
+
+        That is where a filling with ever smaller tasks would begin. By name, one task in the wrong pool could cost
+        others many.
+        """
+        pools = self._measure.pools
+        zero_pools = find_zero_levels(progress, pools, self.open_pools)
+        waiting = [(queue.turn, n) for n, queue in enumerate(self._queues) if queue.turn is not None]
+        for _, n in sorted(waiting):
+            queue = self._queues[n]
+            among = queue.shape.choose_open(zero_pools)
+            while len(among) > 0:
+                _, pool = find_least_level(progress, pools, among, queue.task_class.share_demand_r)
+                server = queue.find_server(pool)
+                if server is not None:
+                    return Choice(queue, server, pool)
+                among = among[among != pool]
+        return None

@@ -1,0 +1,462 @@
+"""Shapes: what tasks of equal demand and equal constraints share, of any tenant: where they fit, and how well.
+
+A shape keeps one array of scores, with infinity where a task of it does not fit, and brings it up to date when it is
+asked: only servers that changed since the last time are scored again. A pool in which no task of it fits is closed, and
+that ends all work on the shape there until a server of the pool gains room or becomes eligible again (`Room.gains`).
+
+The positions of that array are the eligible servers in the order of an arrangement: by pool, then by preference (most
+wanted first), then by name. So a question about a pool is a question about a slice, wishes rank before fit, and the
+first least score of a slice is the one whose server's name comes first. One more position, the last, takes the scores
+of all servers that are not eligible, so that no caller has to pick them out; no slice reaches it.
+
+Tasks that may go to one server only need none of that: to look at it is the answer (`PinnedShape`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
+from operator import gt
+
+import numpy as np
+
+from fairbind.model import DomainRules, Pin, Placement, ServerTable, SoftWishes, Task, TaskClass
+from fairbind.model.servers import BoolArray, FloatArray, IndexArray
+from fairbind.scheduling.cycle.servers.arrangements import Arrangement, Slices
+from fairbind.scheduling.cycle.servers.minima import BlockMinima
+from fairbind.scheduling.cycle.servers.random_choices import RandomChoices
+from fairbind.scheduling.cycle.servers.room import Room
+from fairbind.scheduling.cycle.servers.scored_demands import FEW, ScoredDemand
+from fairbind.scheduling.cycle.servers.topology import DomainFilter, TopologyState
+from fairbind.scheduling.cycle.servers.wishes import WishScores
+from fairbind.scheduling.policies.fit import FitRule
+from fairbind.scheduling.policies.level_pools import LevelPools
+
+MANY = 16_384
+"""The least one of more scores is found by blocks; of fewer a look at all is faster (measured)."""
+
+TURMOIL = 128
+"""Where more scores change from one question to the next, a look at all costs less than to keep blocks (measured)."""
+
+
+class Shapes:
+    """All shapes and arrangements of a cycle, made when they are needed first."""
+
+    __slots__ = (
+        "_arrangements",
+        "_choices",
+        "_few",
+        "_fit",
+        "_pinned",
+        "_pools",
+        "_room",
+        "_servers",
+        "_shapes",
+        "_topology",
+    )
+
+    def __init__(
+        self,
+        servers: ServerTable,
+        pools: LevelPools,
+        room: Room,
+        fit: FitRule,
+        choices: RandomChoices | None,
+        topology: TopologyState,
+        few: Mapping[int, Sequence[int]],
+    ) -> None:
+        """Take the working state of a cycle. choices: None when every server with room is looked at.
+
+        few: of some classes, by identity, the only servers on which a task fits as long as none gains room.
+        """
+        self._topology = topology
+        self._few = few
+        self._servers = servers
+        self._pools = pools
+        self._room = room
+        self._fit = fit
+        self._choices = choices
+        self._arrangements: dict[int, Arrangement] = {}
+        self._shapes: dict[tuple[tuple[int, ...], int, DomainRules | None, SoftWishes | None], Shape] = {}
+        self._pinned: dict[tuple[tuple[int, ...], int, int, DomainRules | None], PinnedShape] = {}
+
+    def get_arrangement(self, placement: Placement) -> Arrangement:
+        """Return the arrangement of a placement."""
+        arrangement = self._arrangements.get(id(placement))
+        if arrangement is None:
+            arrangement = Arrangement(placement, self._servers, self._pools, self._room)
+            self._arrangements[id(placement)] = arrangement
+        return arrangement
+
+    def find_pools(self, task_class: TaskClass) -> Sequence[int]:
+        """Return the pools in which a class may use a server."""
+        arrangement = self._arrangements.get(id(task_class.placement)) or self.get_arrangement(task_class.placement)
+        if task_class.pin is None:
+            return arrangement.pools
+        server = arrangement.find_pinned(task_class.pin)
+        return () if server is None else (self._pools.get_pool(server),)
+
+    def get_shape(self, task_class: TaskClass) -> Shape | PinnedShape:
+        """Return the shape of a class."""
+        if task_class.pin is not None:
+            return self._get_pinned(task_class, task_class.pin)
+        placement = task_class.placement
+        key = task_class.demand_r, id(placement), task_class.rules, task_class.wishes
+        shape = self._shapes.get(key)
+        if shape is None:
+            pools = len(self._pools.amount_pr)
+            shape = Shape(
+                task_class,
+                self.get_arrangement(placement),
+                self._fit,
+                self._room,
+                pools,
+                self._choices,
+                self._topology,
+                self._few.get(id(task_class)),
+            )
+            self._shapes[key] = shape
+        return shape
+
+    def _get_pinned(self, task_class: TaskClass, pin: Pin) -> PinnedShape:
+        placement, arrangement = task_class.placement, self.get_arrangement(task_class.placement)
+        server = arrangement.find_pinned(pin)
+        key = task_class.demand_r, id(placement), -1 if server is None else server, task_class.rules
+        shape = self._pinned.get(key)
+        if shape is None:
+            pool = None if server is None else self._pools.get_pool(server)
+            domains = self._topology.get_filter(task_class.rules)
+            shape = self._pinned[key] = PinnedShape(task_class, server, pool, arrangement, self._room, domains)
+        return shape
+
+    def lift(self, servers: Sequence[int]) -> list[tuple[Arrangement, list[int]]]:
+        """Open servers to all tasks that are closed by `Arrangement.restrict`, and return which were, and where."""
+        lifted = [(arrangement, arrangement.lift(servers)) for arrangement in self._arrangements.values()]
+        return [(arrangement, changed) for arrangement, changed in lifted if changed]
+
+
+class Shape:
+    """Tasks of one demand under one placement and the same rules and soft wishes: finds the best server for them.
+
+    is_narrowed: whether something was closed since the last opening of a domain, so that the next one matters.
+    _open_p: whether a task may fit into each pool, shape (P,); False is certain as of `_gains_seen` gains of room.
+    _scores: None until a server has enough of each resource. _changes: of servers, between the last two questions.
+    """
+
+    __slots__ = (
+        "_arrangement",
+        "_changes",
+        "_choices",
+        "_conflicting",
+        "_cursor",
+        "_demand_r",
+        "_domains",
+        "_few",
+        "_fit",
+        "_gains_seen",
+        "_left",
+        "_minima",
+        "_open_p",
+        "_openings_seen",
+        "_placement",
+        "_room",
+        "_scored",
+        "_scores",
+        "_topology",
+        "_wish_scores",
+        "_wishes",
+        "is_narrowed",
+    )
+
+    def __init__(
+        self,
+        task_class: TaskClass,
+        arrangement: Arrangement,
+        fit: FitRule,
+        room: Room,
+        pools: int,
+        choices: RandomChoices | None,
+        topology: TopologyState,
+        few: Sequence[int] | None,
+    ) -> None:
+        self._topology = topology
+        self._few = few
+        self._domains = domains = topology.get_filter(task_class.rules)
+        self._openings_seen = 0 if domains is None else domains.openings
+        self._wishes = task_class.wishes
+        self._wish_scores: WishScores | None = None
+        self.is_narrowed = False
+        self._arrangement = arrangement
+        self._demand_r = task_class.demand_r
+        self._placement = task_class.placement
+        self._conflicting = task_class.placement.exclusive_keys.conflicting
+        self._fit = fit
+        self._choices = choices
+        self._room = room
+        self._gains_seen = len(room.gains)
+        self._open_p: BoolArray = np.zeros(pools, dtype=np.bool_)
+        self._scores: FloatArray | None = None
+        self._minima: BlockMinima | None = None
+        self._changes = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        """Score all servers, unless none of them has enough: then no pool is open, and no more is asked."""
+        arrangement, demand_r, room = self._arrangement, self._demand_r, self._room
+        self._left: dict[int, Slices] = {}
+        if any(map(gt, demand_r, arrangement.find_most_left())) and not self._placement.reserved:
+            return
+        if self._few is not None and not self._has_enough((*self._few, *room.gains)):
+            return
+        self._scored = ScoredDemand(demand_r, self._fit.build_score(demand_r))
+        self._cursor = room.log_size
+        scores = self._score_many(arrangement.servers)
+        if arrangement.pools:
+            self._open_p[arrangement.pools] = np.minimum.reduceat(scores, arrangement.starts) < inf
+        self._scores = np.append(scores, inf)
+
+    def _has_enough(self, servers: Iterable[int]) -> bool:
+        """Whether one of a few servers has enough of each resource."""
+        left_rk, demand_r = self._room.left_rk, self._demand_r
+        return any(not any(map(gt, demand_r, left_rk[:, server].tolist())) for server in servers)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether some server may have had enough of each resource; False is certain: nothing of it ever fitted."""
+        return self._scores is not None
+
+    def has_open(self) -> bool:
+        """Whether a task of this shape may fit somewhere; False is certain."""
+        return bool(self._get_open().any())
+
+    def add_open(self, open_p: BoolArray) -> None:
+        """Mark the pools in which a task of this shape may fit. open_p: shape (P,)."""
+        open_p |= self._get_open()
+
+    def choose_open(self, pools: IndexArray) -> IndexArray:
+        """Return those of some pools in which a task of this shape may fit."""
+        return pools[self._get_open()[pools]]
+
+    def _get_open(self) -> BoolArray:
+        """Return for each pool whether a task of this shape may fit there; False is certain. Shape (P,)."""
+        if self._gains_seen != len(self._room.gains):
+            self._follow_gains()
+        if self._domains is not None and self._openings_seen != self._domains.openings:
+            self._follow_openings(self._domains)
+        return self._open_p
+
+    def _follow_openings(self, domains: DomainFilter) -> None:
+        """Open all pools again: a domain is open that was closed. What has too little room is found so again.
+
+        Without having been narrowed nothing was closed because of a domain, and no queue was put back either.
+        """
+        self._openings_seen = domains.openings
+        was_narrowed, self.is_narrowed = self.is_narrowed, False
+        if was_narrowed and self._scores is not None:
+            self._open_p[self._arrangement.pools] = True
+            self._left.clear()
+
+    def _follow_gains(self) -> None:
+        """Open the pools again in which a server has gained room since the last time."""
+        since, self._gains_seen = self._gains_seen, len(self._room.gains)
+        if self._scores is None:
+            self._begin()
+            return
+        for pool in self._arrangement.find_gained_pools(since):
+            self._open_p[pool] = True
+            self._left.pop(pool, None)
+
+    def find_server(self, pool: int, task: Task) -> int | None:
+        """Return the best server of this pool on which a task of this shape fits, or None.
+
+        task: whose draw counts, where only two servers are looked at as long as one of them has room.
+        """
+        if not self._get_open()[pool]:
+            return None
+        slices = self._left.get(pool)
+        if slices is None:
+            slices = self._left[pool] = self._arrangement.get_slices(pool)[::-1]
+        scores = self._refresh()
+        if self._domains is not None:
+            scores = self._close_domains(scores, self._domains)
+        while slices:
+            start, stop = slices[-1]
+            if self._wishes is not None:
+                best = self._find_wanted(start, stop, scores, task, self._wishes)
+            elif self._choices is not None:
+                best = start + self._draw_best(scores[start:stop], task, self._choices)
+            elif stop - start <= MANY or self._domains is not None or self._changes > TURMOIL:
+                best = start + int(scores[start:stop].argmin())
+            else:
+                if self._minima is None:
+                    self._minima = BlockMinima(scores)
+                best = self._minima.find_least(start, stop)
+            if scores[best] != inf:
+                return int(self._arrangement.servers[best])
+            slices.pop()
+            self.is_narrowed = True
+        self._open_p[pool] = False
+        return None
+
+    def _close_domains(self, scores: FloatArray, domains: DomainFilter) -> FloatArray:
+        """Return the scores with infinity where a domain is closed now."""
+        closed_n = domains.closed_k.take(self._arrangement.servers)
+        return np.where(np.append(closed_n, False), inf, scores)
+
+    def _find_wanted(self, start: int, stop: int, scores: FloatArray, task: Task, wishes: SoftWishes) -> int:
+        """Return the position of the best one of those that are wanted most, of a slice; where none fits, its first."""
+        if self._wish_scores is None:
+            self._wish_scores = WishScores(wishes, self._topology, self._arrangement.servers)
+        wish_n = self._wish_scores.compute(scores[:-1] < inf)[start:stop]
+        among = np.flatnonzero(wish_n == wish_n.max())
+        some = scores[start:stop][among]
+        best = int(some.argmin()) if self._choices is None else self._draw_best(some, task, self._choices)
+        return start + int(among[best])
+
+    def _draw_best(self, scores: FloatArray, task: Task, choices: RandomChoices) -> int:
+        """Return the position of the lesser one of two drawn scores; of the least one, if both are infinite."""
+        if len(scores) > 1:
+            first, second = choices.draw_two(task.uid, len(scores))
+            best = first if (scores[first], first) <= (scores[second], second) else second
+            if scores[best] != inf:
+                return best
+        return int(scores.argmin())
+
+    def _refresh(self) -> FloatArray:
+        """Return the scores after all placements so far."""
+        scores, room, arrangement = self._scores, self._room, self._arrangement
+        assert scores is not None, "only a shape with an open pool is asked"
+        start, stop = self._cursor, room.log_size
+        self._cursor, self._changes = stop, stop - start
+        if self._changes > TURMOIL:
+            self._minima = None
+        if stop - start >= len(scores):
+            scores[:-1] = self._score_many(arrangement.servers)
+            self._minima = None
+        elif stop - start > FEW:
+            changed = room.log[start:stop]
+            if arrangement.is_small:
+                changed = changed[arrangement.position_k[changed] < len(arrangement.servers)]
+            positions, some = arrangement.position_k[changed], self._score_many(changed)
+            scores[positions] = some
+            if self._minima is not None:
+                self._minima.lower_many(positions, some)
+        else:
+            position_k, minima = arrangement.position_k, self._minima
+            for server in room.log[start:stop].tolist():
+                position = position_k[server]
+                scores[position] = score = self._score_one(server)
+                if minima is not None:
+                    minima.lower(position, score)
+        return scores
+
+    def _score_many(self, servers: IndexArray) -> FloatArray:
+        """Return the scores of servers with these indices; infinity where a task does not fit."""
+        room = self._room
+        is_whole = servers is self._arrangement.servers and self._arrangement.is_identity
+        left_rn = room.left_rk if is_whole else room.left_rk.take(servers, axis=1)
+        scores = self._scored.score_many(servers, left_rn)
+        if self._arrangement.restricted_k is not None:
+            np.putmask(scores, self._arrangement.restricted_k[servers], inf)
+        if self._conflicting and room.taken_keys:
+            for n, server in enumerate(servers.tolist()):
+                if not self._conflicting.isdisjoint(room.taken_keys.get(server, ())):
+                    scores[n] = inf
+        for server in self._placement.reserved:
+            scores[servers == server] = self._score_one(server)
+        return scores
+
+    def _score_one(self, server: int) -> float:
+        """Return the score of one server; infinity where a task does not fit."""
+        room = self._room
+        if self._conflicting and not self._conflicting.isdisjoint(room.taken_keys.get(server, ())):
+            return inf
+        restricted_k = self._arrangement.restricted_k
+        if restricted_k is not None and restricted_k[server]:
+            return inf
+        return self._scored.score_one(server, room.get_row_for(self._placement, server))
+
+
+class PinnedShape:
+    """Tasks of one demand that may go to one server: it has room for them or not. See `Shape`.
+
+    server, pool: None when there is no server to which they may go.
+    """
+
+    __slots__ = (
+        "_arrangement",
+        "_conflicting",
+        "_demanded",
+        "_domains",
+        "_gains_seen",
+        "_is_open",
+        "_openings_seen",
+        "_placement",
+        "_room",
+        "pool",
+        "server",
+    )
+
+    def __init__(
+        self,
+        task_class: TaskClass,
+        server: int | None,
+        pool: int | None,
+        arrangement: Arrangement,
+        room: Room,
+        domains: DomainFilter | None,
+    ) -> None:
+        self._domains = domains
+        self._openings_seen = 0 if domains is None else domains.openings
+        self.server = server
+        self.pool = pool
+        self._arrangement = arrangement
+        self._placement = task_class.placement
+        self._conflicting = task_class.placement.exclusive_keys.conflicting
+        self._demanded = [(r, demand) for r, demand in enumerate(task_class.demand_r) if demand > 0]
+        self._room = room
+        self._gains_seen = len(room.gains)
+        self._is_open = self._fits()
+
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether it was closed, so that the next opening of a domain matters."""
+        return not self._is_open
+
+    def has_open(self) -> bool:
+        """Whether a task of this shape may fit on its server; False is certain."""
+        openings = 0 if self._domains is None else self._domains.openings
+        if self._gains_seen != len(self._room.gains) or self._openings_seen != openings:
+            self._gains_seen, self._openings_seen = len(self._room.gains), openings
+            self._is_open = self._fits()
+        return self._is_open
+
+    def add_open(self, open_p: BoolArray) -> None:
+        """Mark the pool in which a task of this shape may fit. open_p: shape (P,)."""
+        if self.pool is not None and self.has_open():
+            open_p[self.pool] = True
+
+    def choose_open(self, pools: IndexArray) -> IndexArray:
+        """Return those of some pools in which a task of this shape may fit."""
+        return pools[pools == self.pool] if self.has_open() else pools[:0]
+
+    def find_server(self, pool: int, task: Task) -> int | None:  # noqa: ARG002 (there is no draw between one server)
+        """Return the server, if it is in this pool and a task of this shape fits there."""
+        if pool != self.pool or not self.has_open():
+            return None
+        self._is_open = self._fits()
+        return self.server if self._is_open else None
+
+    def _fits(self) -> bool:
+        server, room = self.server, self._room
+        if server is None:
+            return False
+        row = room.get_row_for(self._placement, server)
+        if any(row[r] < demand for r, demand in self._demanded):
+            return False
+        if self._conflicting and not self._conflicting.isdisjoint(room.taken_keys.get(server, ())):
+            return False
+        if self._domains is not None and self._domains.closed_k[server]:
+            return False
+        restricted_k = self._arrangement.restricted_k
+        return restricted_k is None or not restricted_k[server]

@@ -1,0 +1,176 @@
+"""Soft wishes of one shape in a draft: what each server is worth to its tasks, of those on which a task fits just now.
+
+Servers that are in the same domains of all counters and are liked equally are worth the same. So they are put into rows
+once, and each question costs as much as there are rows: a handful for wishes about zones, one a server for wishes about
+servers. What was worked out stays until a counter changes or a row gains or loses its last server with room.
+
+The scores are those of kube-scheduler, which works with whole numbers: fractions are cut off where it cuts them off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import log
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairbind.model import EvenWish, PullWish, ServerWish, SoftWish, SoftWishes
+from fairbind.model.servers import BoolArray, IndexArray
+from fairbind.model.topology import CountArray, DomainArray
+from fairbind.model.wishes import FULL_SCORE
+from fairbind.scheduling.cycle.servers.topology import TopologyState, WorkingCounter
+
+ScoreArray = NDArray[np.int64]
+
+NOT_FITTING = -1
+"""The score of a server on which no task fits: below all others."""
+
+
+class _Wish(Protocol):
+    """A wish about rows of servers. fits_g: on which of them a task fits, at least one, shape (G,)."""
+
+    def compute_scores(self, fits_g: BoolArray) -> ScoreArray:
+        """Return a score from 0 to 100 for each row that fits, and any number for the others, shape (G,)."""
+        ...
+
+
+class _ServerWish:
+    """See `ServerWish`."""
+
+    __slots__ = ("_amount_g", "_is_dislike", "_most")
+
+    def __init__(self, wish: ServerWish, amount_g: ScoreArray) -> None:
+        self._amount_g = amount_g
+        self._is_dislike = wish.is_dislike
+        self._most = wish.most
+
+    def compute_scores(self, fits_g: BoolArray) -> ScoreArray:
+        most = self._most or max(1, int(self._amount_g[fits_g].max()))
+        score_g = FULL_SCORE * self._amount_g // most
+        return FULL_SCORE - score_g if self._is_dislike else score_g
+
+
+class _PullWish:
+    """See `PullWish`. domain_cg: the domain of each row for each counter, or `NO_DOMAIN`."""
+
+    __slots__ = ("_counters", "_domain_cg", "_worths")
+
+    def __init__(self, wish: PullWish, counters: Sequence[WorkingCounter], domain_cg: Sequence[DomainArray]) -> None:
+        self._counters = counters
+        self._worths = [worth for _, worth in wish.pulls]
+        self._domain_cg = domain_cg
+
+    def compute_scores(self, fits_g: BoolArray) -> ScoreArray:
+        sum_g = np.zeros(len(fits_g), dtype=np.int64)
+        for counter, worth, domain_g in zip(self._counters, self._worths, self._domain_cg, strict=True):
+            sum_g += worth * count_by_row(counter, domain_g)
+        among = sum_g[fits_g]
+        least = int(among.min())
+        width = int(among.max()) - least
+        if width == 0:
+            return np.zeros_like(sum_g)
+        return (FULL_SCORE * ((sum_g - least) / width)).astype(np.int64)
+
+
+class _EvenWish:
+    """See `EvenWish`. Tasks weigh more where there are more domains, so that many small ones count beside few."""
+
+    __slots__ = ("_counters", "_domain_cg", "_in_all_g", "_skews")
+
+    def __init__(self, wish: EvenWish, counters: Sequence[WorkingCounter], domain_cg: Sequence[DomainArray]) -> None:
+        self._counters = counters
+        self._skews = [skew for _, skew in wish.counters]
+        self._domain_cg = domain_cg
+        self._in_all_g: BoolArray = np.logical_and.reduce([domain_g >= 0 for domain_g in domain_cg])
+
+    def compute_scores(self, fits_g: BoolArray) -> ScoreArray:
+        scored_g = fits_g & self._in_all_g
+        if not scored_g.any():
+            return np.zeros(len(fits_g), dtype=np.int64)
+        load_g = np.zeros(len(fits_g))
+        for counter, skew, domain_g in zip(self._counters, self._skews, self._domain_cg, strict=True):
+            domains = np.count_nonzero(np.bincount(domain_g[scored_g]))
+            load_g += count_by_row(counter, domain_g) * log(domains + 2) + (skew - 1)
+        whole_g = np.floor(load_g + 0.5).astype(np.int64)
+        among = whole_g[scored_g]
+        least, most = int(among.min()), int(among.max())
+        if most == 0:
+            return np.where(self._in_all_g, FULL_SCORE, 0)
+        return np.where(self._in_all_g, FULL_SCORE * (most + least - whole_g) // most, 0)
+
+
+def count_by_row(counter: WorkingCounter, domain_g: DomainArray) -> CountArray:
+    """Return how many tasks the domain of each row has; none where a row is in no domain."""
+    return np.append(counter.count_d, 0)[domain_g]
+
+
+class WishScores:
+    """See the module. Positions are those of the servers that a shape looks at."""
+
+    __slots__ = ("_counters", "_fits_g", "_fits_n", "_row_n", "_score_n", "_version", "_weights", "_wishes")
+
+    def __init__(self, wishes: SoftWishes, topology: TopologyState, servers: IndexArray) -> None:
+        """servers: their indices by position, shape (n,)."""
+        self._counters = topology.get_counters(wishes)
+        partitions = {id(counter.domains): counter.domains for counter in self._counters}
+        columns: list[NDArray[np.int32] | NDArray[np.int64]]
+        columns = [domains.domain_k[servers] for domains in partitions.values()]
+        amounts = [wish.amount_k[servers] for wish in wishes.wishes if isinstance(wish, ServerWish)]
+        self._row_n, first_g = number_rows([*columns, *amounts], len(servers))
+        self._weights = [wish.weight for wish in wishes.wishes]
+        self._wishes = [_make_wish(wish, topology, servers[first_g]) for wish in wishes.wishes]
+        self._fits_n: BoolArray = np.zeros(0, dtype=np.bool_)
+        self._fits_g: BoolArray = np.zeros(len(first_g), dtype=np.bool_)
+        self._score_n: ScoreArray = np.zeros(0, dtype=np.int64)
+        self._version = -1
+
+    def compute(self, fits_n: BoolArray) -> ScoreArray:
+        """Return what each server is worth, more is better, and `NOT_FITTING` where no task fits, shape (n,).
+
+        fits_n: where a task fits. The result is not to be changed.
+        """
+        version = sum(counter.version for counter in self._counters)
+        is_same = np.array_equal(fits_n, self._fits_n)
+        if is_same and version == self._version:
+            return self._score_n
+        if not is_same:
+            self._fits_n = fits_n
+            self._fits_g = np.zeros(len(self._fits_g), dtype=np.bool_)
+            self._fits_g[self._row_n[fits_n]] = True
+        self._version = version
+        score_g = np.zeros(len(self._fits_g), dtype=np.int64)
+        if self._fits_g.any():
+            for weight, wish in zip(self._weights, self._wishes, strict=True):
+                score_g += weight * wish.compute_scores(self._fits_g)
+        self._score_n = np.where(fits_n, score_g[self._row_n], NOT_FITTING)
+        return self._score_n
+
+
+def _make_wish(wish: SoftWish, topology: TopologyState, servers: IndexArray) -> _Wish:
+    """Return a wish about rows. servers: one of each row."""
+    match wish:
+        case ServerWish():
+            return _ServerWish(wish, wish.amount_k[servers])
+        case PullWish():
+            counters = [topology.get_counter(counter) for counter, _ in wish.pulls]
+            return _PullWish(wish, counters, [counter.domains.domain_k[servers] for counter in counters])
+        case EvenWish():
+            counters = [topology.get_counter(counter) for counter, _ in wish.counters]
+            return _EvenWish(wish, counters, [counter.domains.domain_k[servers] for counter in counters])
+
+
+def number_rows(columns: Iterable[NDArray[np.int32] | NDArray[np.int64]], count: int) -> tuple[IndexArray, IndexArray]:
+    """Return for each of `count` positions a number, equal where all columns are, and the first position of each.
+
+    >>> row_n, first_g = number_rows([np.array([7, 7, 1, 7]), np.array([0, 1, 1, 0])], 4)
+    >>> row_n.tolist(), first_g.tolist()
+    ([1, 2, 0, 1], [2, 0, 1])
+    """
+    row_n = np.zeros(count, dtype=np.int64)
+    for column_n in columns:
+        values, code_n = np.unique(column_n, return_inverse=True)
+        row_n = np.unique(row_n * len(values) + code_n.reshape(-1), return_inverse=True)[1].reshape(-1)
+    _, first_g = np.unique(row_n, return_index=True)
+    return row_n.astype(np.intp), first_g.astype(np.intp)

@@ -1,0 +1,326 @@
+"""The waits of classes that fit nowhere: in their order, and by where their tasks may fit.
+
+From one cycle to the next a few of thousands come and go. One that does costs a search in what is sorted, and a row of
+an array, however many there are. Where a server has room again, one comparison of arrays tells which may fit there.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from operator import gt, itemgetter
+from typing import NamedTuple
+
+import numpy as np
+
+from fairbind.model import Placement, TaskClass, Wait
+from fairbind.model.servers import FloatArray, IndexArray
+from fairbind.scheduling.cycle.order.task_queues import Turn, TurnRule
+from fairbind.scheduling.cycle.servers.room import Room
+from fairbind.scheduling.cycle.waits.explain import identify_reach
+
+FEW_PART = 16
+"""Fewer than one in so many are put into their places one by one; more are sorted with all the rest."""
+
+FEW_CLASSES = 16
+"""So many are compared one by one sooner than by arrays (measured)."""
+
+MANY_SERVERS = 8
+"""Of more servers arrays are asked sooner than each (measured)."""
+
+_Key = tuple[str, Turn]
+
+_TenantReach = tuple[str, int, str | None]
+"""A tenant, and what is the same for classes that may use the same servers."""
+
+
+class Remembered:
+    """Waits by tenant and turn, one for a class, which is told by its identity. rule: gives the turn.
+
+    _index: None: to be made of all when it is asked. _reserved: the classes that may use reserved room.
+    _reaches: for each tenant and reach, what classes ask for, and one that has it.
+    """
+
+    __slots__ = ("_index", "_keys", "_ordered", "_reaches", "_reserved", "_wait_of", "_waits", "rule")
+
+    def __init__(self, rule: TurnRule) -> None:
+        self.rule = rule
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._wait_of: dict[int, Wait] = {}
+        self._keys: list[_Key] = []
+        self._ordered: list[Wait] = []
+        self._waits: tuple[Wait, ...] | None = ()
+        self._index: _Index | None = None
+        self._reserved: dict[int, TaskClass] = {}
+        self._reaches: dict[_TenantReach, _Count] = {}
+
+    def __len__(self) -> int:
+        return len(self._ordered)
+
+    def __contains__(self, task_class: TaskClass) -> bool:
+        return id(task_class) in self._wait_of
+
+    def __getitem__(self, task_class: TaskClass) -> Wait:
+        return self._wait_of[id(task_class)]
+
+    @property
+    def waits(self) -> tuple[Wait, ...]:
+        """All in their order; the same object while nothing changes."""
+        if self._waits is None:
+            self._waits = tuple(self._ordered)
+        return self._waits
+
+    def list_with(self, others: Collection[Wait]) -> tuple[Wait, ...]:
+        """Return all and others in their order."""
+        if not others:
+            return self.waits
+        entries = sorted([(self.compute_key(wait), wait) for wait in others], key=itemgetter(0), reverse=True)
+        if len(entries) * FEW_PART < len(self._ordered):
+            waits = self._ordered.copy()
+            for key, wait in entries:  # the last first, so that the places of those before stay what they are
+                waits.insert(bisect_left(self._keys, key), wait)
+            return tuple(waits)
+        entries.extend(zip(self._keys, self._ordered, strict=True))
+        entries.sort(key=itemgetter(0))
+        return tuple([wait for _, wait in entries])
+
+    def list_reaches(self) -> list[tuple[TaskClass, Collection[tuple[int, ...]]]]:
+        """Return a class for each tenant and reach that there is (`identify_reach`), and what those like it ask for."""
+        return [(count.example, count.demands.keys()) for count in self._reaches.values()]
+
+    def compute_key(self, wait: Wait) -> _Key:
+        """Return what orders waits."""
+        return wait.task_class.tenant, self.rule(wait.first)
+
+    def change(self, came: Collection[Wait] = (), went: Collection[TaskClass] = ()) -> None:
+        """Take the waits of some classes that are not here, and forget those of others that are."""
+        if not (came or went):
+            return
+        self._waits = None
+        if (len(came) + len(went)) * FEW_PART < len(self._ordered):
+            for task_class in went:
+                self._remove(task_class)
+            for wait in came:
+                self._add(wait)
+        else:
+            self._change_many(came, went)
+
+    def find_fitting(self, grown: IndexArray, room: Room) -> Iterable[Fitting]:
+        """Return the classes of which a task may fit on one of the servers that have gained room."""
+        if self._reserved:  # whatever is left, which what is reserved is not part of
+            yield Fitting(list(self._reserved.values()), is_plain=False)
+        if not len(grown):
+            return
+        if self._index is None:
+            self._index = _Index()
+            for wait in self._ordered:
+                if not wait.task_class.placement.reserved:
+                    self._index.add(wait.task_class)
+        yield from self._index.find_fitting(grown, room)
+
+    def _remove(self, task_class: TaskClass) -> None:
+        n = self._find(self._wait_of.pop(id(task_class)))
+        del self._keys[n], self._ordered[n]
+        self._note_gone(task_class)
+
+    def _add(self, wait: Wait) -> None:
+        key = self.compute_key(wait)
+        n = bisect_left(self._keys, key)
+        self._keys.insert(n, key)
+        self._ordered.insert(n, wait)
+        self._wait_of[id(wait.task_class)] = wait
+        self._note(wait.task_class)
+
+    def _find(self, wait: Wait) -> int:
+        n = bisect_left(self._keys, self.compute_key(wait))
+        while self._ordered[n] is not wait:
+            n += 1
+        return n
+
+    def _change_many(self, came: Collection[Wait], went: Collection[TaskClass]) -> None:
+        self._index = None
+        wait_of = self._wait_of
+        for task_class in went:
+            del wait_of[id(task_class)]
+            self._note_gone(task_class)
+        entries = list(zip(self._keys, self._ordered, strict=True))
+        if went:
+            entries = [entry for entry in entries if id(entry[1].task_class) in wait_of]
+        for wait in came:
+            wait_of[id(wait.task_class)] = wait
+            self._note(wait.task_class)
+        entries.extend((self.compute_key(wait), wait) for wait in came)
+        entries.sort(key=itemgetter(0))
+        self._keys, self._ordered = [key for key, _ in entries], [wait for _, wait in entries]
+
+    def _note(self, task_class: TaskClass) -> None:
+        """Take a class that came where classes are found by something."""
+        reach = task_class.tenant, *identify_reach(task_class)
+        count = self._reaches.get(reach)
+        if count is None:
+            count = self._reaches[reach] = _Count(task_class)
+        count.demands[task_class.demand_r] = count.demands.get(task_class.demand_r, 0) + 1
+        if task_class.placement.reserved:
+            self._reserved[id(task_class)] = task_class
+        elif self._index is not None:
+            self._index.add(task_class)
+
+    def _note_gone(self, task_class: TaskClass) -> None:
+        reach = task_class.tenant, *identify_reach(task_class)
+        count = self._reaches[reach]
+        count.demands[task_class.demand_r] -= 1
+        if not count.demands[task_class.demand_r]:
+            del count.demands[task_class.demand_r]
+        if not count.demands:
+            del self._reaches[reach]
+        if task_class.placement.reserved:
+            del self._reserved[id(task_class)]
+        elif self._index is not None:
+            self._index.discard(task_class)
+
+
+@dataclass(slots=True)
+class _Count:
+    """How many classes there are, by demand. example: one of them, or one of those that have gone."""
+
+    example: TaskClass
+    demands: dict[tuple[int, ...], int] = field(default_factory=dict)
+
+
+class Fitting(NamedTuple):
+    """Classes of which a task may fit somewhere.
+
+    is_plain: whether all are such as may use more than one server and for which nothing but room there can make more of
+    them fit within a cycle. demand_rn: what each asks for, shape (R, n), if it is known.
+    """
+
+    classes: list[TaskClass]
+    is_plain: bool
+    demand_rn: FloatArray | None = None
+
+    def compute_demands(self, axes: int) -> FloatArray:
+        """Return what each asks for, shape (R, n), also of no classes. axes: R."""
+        return compute_demands(self.classes, axes) if self.demand_rn is None else self.demand_rn
+
+
+class _Demands:
+    """What classes with one placement ask for. is_plain: see `Fitting`; of all of them, or of none.
+
+    _demand_rn: a column for each, and for more to come, shape (R, n); None: not made yet. float64 is exact, as in
+    `Room`.
+    """
+
+    __slots__ = ("_classes", "_demand_rn", "_place_of", "is_plain", "placement")
+
+    def __init__(self, placement: Placement, *, is_plain: bool) -> None:
+        self.placement = placement
+        self.is_plain = is_plain
+        self._classes: list[TaskClass] = []
+        self._place_of: dict[int, int] = {}
+        self._demand_rn: FloatArray | None = None
+
+    def __len__(self) -> int:
+        return len(self._classes)
+
+    def add(self, task_class: TaskClass) -> None:
+        place = self._place_of[id(task_class)] = len(self._classes)
+        self._classes.append(task_class)
+        if self._demand_rn is not None:
+            if place == self._demand_rn.shape[1]:
+                self._demand_rn = np.concatenate((self._demand_rn, np.empty_like(self._demand_rn)), axis=1)
+            self._demand_rn[:, place] = task_class.demand_r
+
+    def discard(self, task_class: TaskClass) -> None:
+        """Take a class out; the last one takes its place."""
+        place, last = self._place_of.pop(id(task_class)), self._classes.pop()
+        if last is not task_class:
+            self._classes[place] = last
+            self._place_of[id(last)] = place
+            if self._demand_rn is not None:
+                self._demand_rn[:, place] = self._demand_rn[:, len(self._classes)]
+
+    def find_fitting(self, most_r: Sequence[float]) -> Fitting:
+        """Return the classes that ask for no more than this of anything."""
+        classes = self._classes
+        if len(classes) < FEW_CLASSES:
+            return Fitting(choose_fitting(classes, most_r), self.is_plain)
+        if self._demand_rn is None:
+            self._demand_rn = compute_demands(classes, len(most_r))
+        places = np.flatnonzero((self._demand_rn[:, : len(classes)] <= np.array(most_r)[:, None]).all(axis=0))
+        return Fitting([classes[n] for n in places.tolist()], self.is_plain, self._demand_rn[:, places])
+
+
+class _Index:
+    """Classes by where their tasks may go: by placement, and by server those that may go to that one only."""
+
+    __slots__ = ("_by_pin", "_by_placement")
+
+    def __init__(self) -> None:
+        self._by_placement: dict[tuple[int, bool], _Demands] = {}
+        self._by_pin: dict[int, dict[int, TaskClass]] = {}
+
+    def add(self, task_class: TaskClass) -> None:
+        placement, pin = task_class.placement, task_class.pin
+        if pin is None:
+            key = id(placement), is_about_room_only(task_class)
+            demands = self._by_placement.get(key)
+            if demands is None:
+                demands = self._by_placement[key] = _Demands(placement, is_plain=key[1])
+            demands.add(task_class)
+        elif pin.server is not None:
+            self._by_pin.setdefault(pin.server, {})[id(task_class)] = task_class
+
+    def discard(self, task_class: TaskClass) -> None:
+        pin = task_class.pin
+        if pin is None:
+            key = id(task_class.placement), is_about_room_only(task_class)
+            demands = self._by_placement[key]
+            demands.discard(task_class)
+            if not demands:
+                del self._by_placement[key]
+        elif pin.server is not None:
+            pinned = self._by_pin[pin.server]
+            del pinned[id(task_class)]
+            if not pinned:
+                del self._by_pin[pin.server]
+
+    def find_fitting(self, grown: IndexArray, room: Room) -> Iterator[Fitting]:
+        servers, left_nr = grown.tolist(), room.left_rk[:, grown].T.tolist()
+        for demands in self._by_placement.values():
+            eligible_k = demands.placement.eligible_k
+            if len(servers) > MANY_SERVERS:
+                allowed_n = eligible_k[grown]
+                most_r = room.left_rk[:, grown[allowed_n]].max(axis=1).tolist() if allowed_n.any() else None
+            else:
+                allowed = [left_r for server, left_r in zip(servers, left_nr, strict=True) if eligible_k[server]]
+                most_r = list(map(max, *allowed)) if len(allowed) > 1 else next(iter(allowed), None)
+            if most_r is not None:
+                yield demands.find_fitting(most_r)
+        for server, left_r in zip(servers, left_nr, strict=True) if self._by_pin else ():
+            pinned = self._by_pin.get(server)
+            if pinned:
+                yield Fitting(choose_fitting(pinned.values(), left_r), is_plain=False)
+
+
+def compute_demands(classes: Sequence[TaskClass], axes: int) -> FloatArray:
+    """Return what each class asks for, shape (R, n), also of no classes. axes: R."""
+    return np.array([each.demand_r for each in classes], dtype=np.float64).reshape(len(classes), axes).T.copy()
+
+
+def choose_fitting(classes: Iterable[TaskClass], most_r: Sequence[float]) -> list[TaskClass]:
+    """Return the classes that ask for no more than this of anything."""
+    return [each for each in classes if not any(map(gt, each.demand_r, most_r))]
+
+
+def is_about_room_only(task_class: TaskClass) -> bool:
+    """Whether nothing but room on a server lets more of a class fit within a cycle."""
+    return has_limits_only(task_class) and not task_class.placement.reserved
+
+
+def has_limits_only(task_class: TaskClass) -> bool:
+    """Whether a class has no rules, or only such as close servers with what is placed there, and open none."""
+    return task_class.rules is None or task_class.rules.are_limits

@@ -1,0 +1,233 @@
+"""What fitted nowhere at the end of one cycle, so that the next ones need not look at it until room has grown for it.
+
+A tenant may have thousands of different kinds of pods wait. To find for each, in every cycle, that it still fits
+nowhere, and to explain it again, costs all decisions ten microseconds a kind. From one cycle to the next only a
+few servers gain room: what fitted nowhere can fit there only. A kind that is not looked at keeps its explanation.
+
+Many kinds may fit where servers have room again, and the first of them takes it. Where these servers are few, the
+others are asked about them only, and unless the cycle is to explain, when their tenant's turn comes: what does not fit
+any more then keeps its explanation, too.
+
+Nothing of this depends on what becomes of the decisions. Room and keys are compared as they were after them. A kind
+that only rules about what they placed keep from a server is looked at again, whether they were carried out, taken back,
+or have ended meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import chain
+from operator import gt
+from typing import NamedTuple
+
+import numpy as np
+
+from fairbind.model import DomainRules, Domains, LimitRule, ServerTable, Snapshot, TaskClass, Wait
+from fairbind.model.servers import BoolArray, FloatArray, IndexArray
+from fairbind.scheduling.cycle.order.task_queues import TurnRule, compute_turn
+from fairbind.scheduling.cycle.servers.room import Room
+from fairbind.scheduling.cycle.servers.scored_demands import FEW
+from fairbind.scheduling.cycle.servers.topology import TopologyState
+from fairbind.scheduling.cycle.waits.held import NOTHING_HELD, Held
+from fairbind.scheduling.cycle.waits.store import Remembered, has_limits_only, is_about_room_only
+
+MANY_CLASSES = 200
+"""With fewer classes everything is looked at in every cycle: explanations are those of now."""
+
+
+class Recalled(NamedTuple):
+    """What fits nowhere, and all others.
+
+    remembered: the draft changes it. held: of it, what one of a few servers has room for now, if others do not take it
+    before. others: the other classes. moved: of these, by identity, those that may go elsewhere than before and fit
+    nowhere either. returning: of the same, what fitted nowhere, with explanations that hold if it still does, with
+    older counts. few: of the same, what may fit on these servers only.
+    """
+
+    remembered: Remembered
+    held: Held
+    moved: AbstractSet[int]
+    others: Sequence[TaskClass]
+    returning: dict[int, Wait]
+    few: dict[int, Sequence[int]]
+
+
+class UnschedulableCache:
+    """Classes that fitted nowhere, from one cycle to the next; for callers of `run_cycle` that make many of them.
+
+    A wait stays valid for a task class that is the same object in both snapshots. All other classes are looked at.
+
+    _seen: the classes of the last cycle, all of which are remembered or among `_others`, which are told by their
+    identities; None: of no cycle, or of one that did not come to its end.
+    """
+
+    __slots__ = (
+        "_accepting_k",
+        "_left_rk",
+        "_names",
+        "_next_forgotten",
+        "_others",
+        "_remembered",
+        "_resources",
+        "_seen",
+        "_taken_keys",
+    )
+
+    def __init__(self) -> None:
+        self._resources: tuple[str, ...] = ()
+        self._names: tuple[str, ...] = ()
+        self._accepting_k: BoolArray = np.zeros(0, dtype=np.bool_)
+        self._left_rk: FloatArray = np.zeros((0, 0))
+        self._taken_keys: dict[int, frozenset[str]] = {}
+        self._remembered = Remembered(compute_turn)
+        self._others: dict[int, TaskClass] = {}
+        self._seen: tuple[TaskClass, ...] | None = None
+        self._next_forgotten = 0
+
+    def forget(self) -> None:
+        """Have the next cycle look at everything."""
+        self._remembered.clear()
+        self._others, self._seen = {}, None
+
+    def forget_some(self, most: int) -> None:
+        """Forget so many waits, so that the next cycle looks at these classes.
+
+        Calls rotate: each of n waits is forgotten once in ceil(n / most) calls.
+        """
+        waits = self._remembered.waits
+        count = len(waits)
+        if count <= most:
+            self.forget()
+            return
+        first = self._next_forgotten if self._next_forgotten < count else 0
+        self._next_forgotten = (first + most) % count
+        gone = [waits[n % count].task_class for n in range(first, first + most)]
+        self._remembered.change(went=gone)
+        self._others.update((id(task_class), task_class) for task_class in gone)
+
+    def keep(self, snapshot: Snapshot, room: Room, topology: TopologyState, others: Iterable[TaskClass]) -> None:
+        """End a cycle, in which what was recalled was changed to what fits nowhere now.
+
+        room, topology: at its end. others: all classes that are not remembered; those that are may be among them.
+        """
+        passing = self._find_passing(snapshot.servers, room, topology)
+        self._seen = snapshot.task_classes
+        self._resources, self._names = snapshot.resources, snapshot.servers.names
+        self._accepting_k = snapshot.servers.accepting_k
+        self._left_rk, self._taken_keys = room.left_rk, room.taken_keys
+        remembered = self._remembered
+        remembered.change(went=passing)
+        self._others = {id(each): each for each in chain(others, passing) if each not in remembered}
+
+    def _find_passing(self, servers: ServerTable, room: Room, topology: TopologyState) -> list[TaskClass]:
+        """Return the remembered classes that only rules about what this cycle placed keep from some server."""
+        closed, found = topology.find_newly_closed(), list[TaskClass]()
+        most: dict[tuple[int, DomainRules], Sequence[float] | None] = {}
+        for wait in self._remembered.waits if closed else ():
+            task_class = wait.task_class
+            rules, placement, pin = task_class.rules, task_class.placement, task_class.pin
+            if rules is None or rules not in closed:
+                continue
+            if pin is not None:
+                is_kept = pin.server is not None and bool(closed[rules][pin.server])
+                most_r = room.left_rk[:, pin.server].tolist() if is_kept else None
+            else:
+                key = id(placement), rules
+                if key not in most:
+                    kept_k = closed[rules] & placement.eligible_k & servers.accepting_k
+                    most[key] = room.left_rk[:, kept_k].max(axis=1).tolist() if kept_k.any() else None
+                most_r = most[key]
+            if most_r is not None and not any(map(gt, task_class.demand_r, most_r)):
+                found.append(task_class)
+        return found
+
+    def recall(self, snapshot: Snapshot, room: Room, rule: TurnRule, *, holds: bool = False) -> Recalled:
+        """Return what still fits nowhere, and all others. room: before any decision.
+
+        Where no `keep` follows, the next cycle looks at everything.
+        holds: whether what may fit on few servers is held where it can be.
+        """
+        before, self._seen = self._seen, None
+        if before is None or not len(self._remembered) or not self._goes_with(snapshot, rule):
+            if len(self._remembered) or self._remembered.rule is not rule:
+                self._remembered = Remembered(rule)
+            return Recalled(self._remembered, NOTHING_HELD, frozenset(), snapshot.task_classes, {}, {})
+        remembered, others, changes = self._remembered, self._others, snapshot.compute_changes(before)
+        went = [task_class for task_class in changes.went if others.pop(id(task_class), None) is None]
+        remembered.change(went=went)
+        others.update((id(each), each) for each in changes.came)
+        grown = self._find_grown(snapshot.servers, room)
+        moved = set(_find_still_stuck(changes.came, went, snapshot.servers, grown, room))
+        parts = list(remembered.find_fitting(grown, room))
+        servers = grown.tolist() if len(grown) <= FEW else []
+        holds = holds and bool(servers)
+        held = Held([part for part in parts if part.is_plain], servers, room) if holds else NOTHING_HELD
+        fitting = [each for part in parts if not (part.is_plain and holds) for each in part.classes]
+        returning = {id(each): remembered[each] for each in fitting}
+        few = {id(each): servers for each in fitting if servers and is_about_room_only(each)}
+        remembered.change(went=fitting)
+        others.update((id(each), each) for each in fitting)
+        return Recalled(remembered, held, moved, list(others.values()), returning, few)
+
+    def _goes_with(self, snapshot: Snapshot, rule: TurnRule) -> bool:
+        """Whether what is remembered goes with these servers and this order."""
+        is_same = snapshot.servers.names == self._names and snapshot.resources == self._resources
+        return is_same and rule is self._remembered.rule
+
+    def _find_grown(self, servers: ServerTable, room: Room) -> IndexArray:
+        """Return the servers on which something may fit that did not."""
+        grown_k = (room.left_rk > self._left_rk).any(axis=0) | ~self._accepting_k
+        for server, keys in self._taken_keys.items():
+            if not keys <= room.taken_keys.get(server, frozenset()):
+                grown_k[server] = True
+        return np.flatnonzero(grown_k & servers.accepting_k)
+
+
+def _find_still_stuck(
+    came: Iterable[TaskClass], went: Iterable[TaskClass], servers: ServerTable, grown: IndexArray, room: Room
+) -> Iterator[int]:
+    """Yield those that came, by identity, that fit nowhere: neither did the class in whose place they stand.
+
+    went: remembered classes. grown: the servers on which something may fit that did not.
+    """
+    old = {id(task_class.tasks): task_class for task_class in went}
+    for task_class in came if old else ():
+        former = old.get(id(task_class.tasks))
+        if former is not None and _is_elsewhere_only(former, task_class):
+            opened_k = ~former.placement.eligible_k | _find_unlimited(task_class)
+            opened_k[grown] = True
+            opened_k &= task_class.placement.eligible_k & servers.accepting_k
+            most_r = room.left_rk[:, opened_k].max(axis=1, initial=-1.0)
+            if any(map(gt, task_class.demand_r, most_r.tolist())):
+                yield id(task_class)
+
+
+def _list_limits(task_class: TaskClass) -> list[LimitRule]:
+    """Return the limits among the rules of a class."""
+    rules = () if task_class.rules is None else task_class.rules.rules
+    return [rule for rule in rules if isinstance(rule, LimitRule)]
+
+
+def _find_unlimited(task_class: TaskClass) -> BoolArray | bool:
+    """Return the servers that limits of a class may have closed before, but do not now, shape (K,)."""
+    limits = _list_limits(task_class)
+    return np.logical_or.reduce([rule.compute_open() for rule in limits]) if limits else False
+
+
+def _list_limited(task_class: TaskClass) -> list[tuple[Domains, int]]:
+    """Return what the limits of a class are about, but for how much there is of it."""
+    return [(rule.counter.domains, rule.amount) for rule in _list_limits(task_class)]
+
+
+def _is_elsewhere_only(before: TaskClass, after: TaskClass) -> bool:
+    """Whether a class differs from one with the same tasks in where it may go, and in nothing else that matters here.
+
+    Most rules about domains, pins and promised room close servers in other ways, so classes with them are looked at.
+    """
+    if not (has_limits_only(before) and has_limits_only(after)):
+        return False
+    is_plain = _list_limited(before) == _list_limited(after) and after.blocked is None and not after.placement.reserved
+    was_plain = before.pin is None and not before.placement.reserved
+    is_same = after.demand_r == before.demand_r and after.placement.exclusive_keys == before.placement.exclusive_keys
+    return is_plain and was_plain and is_same

@@ -1,0 +1,103 @@
+"""Replay: what the operator decides about a snapshot, in order, with reasons, and whether a journal says the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fairbind.cluster.loop.deciding import Decider
+from fairbind.cluster.loop.journal import CycleRecord, compute_fingerprint, find_difference
+from fairbind.cluster.loop.pacing_events import RunCycle
+from fairbind.cluster.objects.task_names import split_task_name
+from fairbind.what_if.listed_objects import ListedObjects
+from fairbind.what_if.trial import Trial, explain_turn
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A journal beside the replay.
+
+    cycles, decisions: how many were compared and are equal. difference: the first one, in words; None: none. changed:
+    why the comparison ended before the journal did: what came to the cluster after the snapshot, in words; None: it did
+    not end before.
+    """
+
+    cycles: int
+    decisions: int
+    difference: str | None
+    changed: str | None
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether no difference was found."""
+        return self.difference is None
+
+    def describe(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {
+            "equal": self.is_equal,
+            "cycles": self.cycles,
+            "decisions": self.decisions,
+            "difference": self.difference,
+            "changed": self.changed,
+        }
+
+
+def replay(listed: ListedObjects) -> Trial:
+    """Return what the operator decides about these objects, all of it."""
+    trial = Trial(listed, traces=True)
+    trial.decide()
+    return trial
+
+
+def describe_replay(trial: Trial) -> dict[str, Any]:
+    """Return decisions and waits as plain values."""
+    decisions = []
+    for turn in trial.turns:
+        namespace, name = split_task_name(turn.bind.task)
+        decisions.append(
+            {
+                "namespace": namespace,
+                "pod": name,
+                "tenant": turn.bind.tenant,
+                "node": turn.bind.server,
+                "reason": explain_turn(turn),
+            }
+        )
+    waiting = [
+        {"namespace": pod.namespace, "pod": pod.name, "tenant": pod.tenant, "reason": pod.reason}
+        for pod in trial.list_waiting()
+    ]
+    return {"decisions": decisions, "waiting": waiting}
+
+
+def compare_with_journal(listed: ListedObjects, records: Sequence[CycleRecord]) -> Comparison:
+    """Return whether the operator that wrote the journal decided from this snapshot on what the replay decides.
+
+    The cycles run as the journal says that they ran, each with its limit. The comparison begins at the first cycle
+    after the snapshot that saw the snapshot's world (at any time, if the journal is older), and ends where the cluster
+    has changed since.
+    """
+    trial = Trial(listed)
+    trial.operator.fair_shares.follow()
+    world = compute_fingerprint(trial.cache.build_snapshot())
+    later = [record for record in records if record.time >= listed.time] or list(records)
+    if not later:
+        return Comparison(0, 0, "the journal has no cycle", None)
+    first = next((place for place, record in enumerate(later) if record.world == world), 0)
+    decider = Decider()
+    decisions = 0
+    for cycles, record in enumerate(later[first:]):
+        snapshot = trial.cache.build_snapshot()
+        order = RunCycle(record.limit, record.explains, record.turns)
+        report = decider.decide(snapshot, trial.cache.settings, record.time, order)
+        difference = find_difference(record, snapshot, report)
+        if difference is not None:
+            difference = f"cycle {record.number}: {difference}"
+            if cycles and compute_fingerprint(snapshot) != record.world:
+                return Comparison(cycles, decisions, None, difference)
+            return Comparison(cycles, decisions, difference, None)
+        trial.carry_out(report, turns=record.turns)
+        decisions += len(report.bindings)
+    return Comparison(len(later) - first, decisions, None, None)

@@ -1,0 +1,286 @@
+"""Pacing of gate mode: an open gate holds its place until the pod has a node, and its room no longer than the time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from cluster.loop.test_pacing import Machine, find
+from fairbind.cluster.loop.bind_limits import FAILURES_IN_A_ROW, PROBES
+from fairbind.cluster.loop.pacing import MAX_HELD_SECONDS, MAX_OUTSTANDING, Pacing
+from fairbind.cluster.loop.pacing_events import (
+    Announce,
+    BindEnded,
+    BindResult,
+    BindStalled,
+    BindWithdrawn,
+    Changed,
+    CycleEnded,
+    Decided,
+    Event,
+    Forget,
+    GiveBack,
+    Instruction,
+    NothingWaits,
+    PodArrived,
+    PodOnItsWay,
+    PodPromised,
+    PodRefused,
+    Resume,
+    RunCycle,
+    Withhold,
+)
+from fairbind.cluster.other_schedulers.place_waits import PLACES_SECONDS
+from fairbind.cluster.other_schedulers.places import FLOW_SECONDS
+from fairbind.cluster.other_schedulers.turnstile import STUCK_SECONDS, Turnstile
+from fairbind.model import Bind, Task
+
+TIMEOUT = 30.0
+
+
+EVERYTHING = RunCycle(MAX_OUTSTANDING, explains=True)
+OWN_ONLY = RunCycle(MAX_OUTSTANDING, explains=True, opens=False)
+
+
+def make_binds(count: int, tenant: str = "t", first: int = 0) -> list[Bind]:
+    return [Bind(Task(f"{tenant}{n}", f"ns/{tenant}{n}", 0, 0.0), tenant, "node") for n in range(first, first + count)]
+
+
+class Gates(Machine):
+    """Pacing with so many places, and what it said last about time."""
+
+    def __init__(self, most: int = 8, most_scale_ups: int = 0) -> None:
+        super().__init__()
+        self.turnstile = Turnstile(most=most, most_scale_ups=most_scale_ups)
+        self.pacing = Pacing(self.turnstile)
+        self.tick(0.0)
+
+    def find_cycle(self, now: float) -> Sequence[Instruction]:
+        """Let something change, and let the pause pass."""
+        self.feed(Changed(), now)
+        return [cycle for at in (now, now, now + 1.0) for cycle in find(RunCycle, self.tick(at))]
+
+    def decide(self, binds: list[Bind], now: float, *, complete: bool = True) -> Sequence[Instruction]:
+        """Let a cycle that runs decide to open these gates."""
+        opens = frozenset(bind.task.uid for bind in binds)
+        instructions = self.feed(Decided(binds, complete, 1, opens), now)
+        self.feed(CycleEnded(0.0), now)
+        return instructions
+
+
+def run(gates: Gates, binds: list[Bind], now: float, *, complete: bool = True) -> Sequence[Instruction]:
+    """Let a cycle run and decide, and the requests succeed."""
+    assert gates.find_cycle(now)
+    instructions = gates.decide(binds, now + 1.0, complete=complete)
+    for bind in find(Bind, instructions):
+        assert isinstance(bind, Bind)
+        assert find(Announce, gates.feed(BindEnded(bind.task.uid, BindResult.BOUND), now + 1.0)) == []
+    return instructions
+
+
+def test_a_cycle_is_told_to_decide_pods_without_turns_only_when_no_place_is_free() -> None:
+    gates = Gates(most=8)
+    run(gates, make_binds(5), 10.0)
+    assert find(Withhold, run(gates, [*make_binds(1, first=5), *make_binds(2, "other")], 20.0)) == []
+    assert gates.find_cycle(30.0) == [OWN_ONLY]
+
+
+def test_in_bind_mode_the_limit_is_as_it_was() -> None:
+    machine = Machine()
+    machine.feed(Changed(), 1.0)
+    machine.tick(1.0)
+    assert machine.tick(2.0) == [RunCycle(MAX_OUTSTANDING, explains=True)]
+
+
+def fill(gates: Gates, now: float) -> None:
+    """Let pods of three tenants take all eight places, and others wait for some."""
+    run(gates, [*make_binds(3), *make_binds(3, "u"), *make_binds(2, "v")], now)
+    assert gates.find_cycle(now + 2.0) == [OWN_ONLY]
+    gates.feed(Decided([], complete=True, classes=1, is_rationed=True), now + 3.0)
+    gates.feed(CycleEnded(0.0), now + 3.0)
+
+
+def test_places_that_come_free_are_given_away_together() -> None:
+    gates = Gates(most=16)
+    run(gates, [*make_binds(6), *make_binds(6, "u"), *make_binds(3, "v"), *make_binds(1, "w")], 10.0)
+    assert gates.find_cycle(20.0) == [OWN_ONLY]
+    gates.feed(Decided([], complete=True, classes=1, is_rationed=True), 21.0)
+    gates.feed(CycleEnded(0.0), 21.0)
+    gates.feed(PodArrived("t0", is_bound=True), 21.1)
+    assert gates.wake_at == 21.1 + PLACES_SECONDS
+    gates.feed(PodArrived("t1", is_bound=True), 21.2)
+    assert gates.wake_at == 21.2, "an eighth is free"
+
+
+def test_a_tenant_that_flows_is_waited_for() -> None:
+    gates = Gates(most=8)
+    turnstile = gates.turnstile
+    run(gates, make_binds(6), 10.0)
+    assert gates.find_cycle(11.2) == [EVERYTHING]
+    assert not turnstile.begin_round(11.5).take("t")
+    gates.feed(Decided([], complete=True, classes=1, is_rationed=True), 11.5)
+    gates.feed(CycleEnded(0.0), 11.5)
+    assert gates.wake_at == 11.0 + FLOW_SECONDS
+    assert find(RunCycle, gates.tick(11.0 + FLOW_SECONDS)) == []
+    assert find(RunCycle, gates.tick(12.1)) == [EVERYTHING]
+    gates.feed(NothingWaits(), 12.2)
+    assert gates.wake_at > 13.0, "nothing waits for places any more"
+
+
+def test_a_pod_that_is_not_bound_in_time_gives_its_room_back_and_leaves_its_place() -> None:
+    gates = Gates(most=8)
+    run(gates, make_binds(6), 10.0)
+    while gates.wake_at < 11.0 + TIMEOUT:
+        assert find(GiveBack, gates.tick(gates.wake_at)) == []
+    assert find(GiveBack, gates.tick(11.0 + TIMEOUT)) == [GiveBack(f"t{n}") for n in range(6)]
+    assert gates.find_cycle(50.0) == [EVERYTHING]
+
+
+def test_the_places_of_those_whose_time_is_over_are_given_to_others_when_nothing_else_changes() -> None:
+    """The room of a pod that the other scheduler has nominated stays taken, so no change wakes anything."""
+    gates = Gates(most=8)
+    fill(gates, 10.0)
+    assert find(RunCycle, gates.tick(10.9 + TIMEOUT)) == []
+    assert len(find(GiveBack, gates.tick(11.0 + TIMEOUT))) == 8
+    assert gates.wake_at == 11.0 + TIMEOUT
+    gates.tick(gates.wake_at)
+    assert find(RunCycle, gates.tick(gates.wake_at)) == [EVERYTHING]
+
+
+def test_a_gate_whose_request_outlasts_its_time_is_not_asked_to_open_twice() -> None:
+    gates = Gates(most=8)
+    assert gates.find_cycle(10.0)
+    assert gates.decide(make_binds(1), 11.0) == make_binds(1)
+    assert find(GiveBack, gates.tick(11.0 + TIMEOUT)) == [GiveBack("t0")]
+    assert gates.find_cycle(50.0)
+    assert gates.decide(make_binds(1), 51.0) == [Withhold("t0")]
+    gates.feed(BindEnded("t0", BindResult.FAILED), 52.0)
+    assert find(Resume, gates.tick(51.0 + STUCK_SECONDS)) == [Resume("t0"), Resume("t0")]
+    assert gates.find_cycle(70.0)
+    assert gates.decide(make_binds(1), 71.0) == make_binds(1)
+    assert gates.pacing.get_state().outstanding == 1
+
+
+def test_a_bound_pod_keeps_its_room() -> None:
+    gates = Gates()
+    run(gates, make_binds(1), 10.0)
+    gates.feed(PodArrived("t0", is_bound=True), 12.0)
+    assert find(GiveBack, gates.tick(11.0 + TIMEOUT)) == []
+
+
+@pytest.mark.parametrize("result", [BindResult.FENCED, BindResult.FAILED, BindResult.CONFLICT])
+def test_a_gate_that_did_not_open_leaves_its_place(result: BindResult) -> None:
+    gates = Gates(most=1)
+    assert gates.find_cycle(10.0)
+    gates.decide(make_binds(1), 11.0)
+    assert find(Forget, gates.feed(BindEnded("t0", result), 11.0))
+    assert gates.find_cycle(20.0) == [EVERYTHING]
+    assert find(GiveBack, gates.tick(11.0 + TIMEOUT)) == []
+
+
+def test_one_that_does_not_begin_leaves_its_place() -> None:
+    gates = Gates(most=1)
+    assert gates.find_cycle(10.0)
+    gates.feed(Decided(make_binds(1), complete=True, classes=1, opens=frozenset({"t0"})), 11.0)
+    gates.feed(BindWithdrawn("t0"), 11.0)
+    gates.feed(CycleEnded(0.0), 11.0)
+    assert gates.find_cycle(20.0) == [EVERYTHING]
+
+
+def test_a_stuck_tenant_waits_a_while_beyond_its_part_and_others_do_not() -> None:
+    gates = Gates(most=8)
+    run(gates, make_binds(1), 10.0)
+    assert find(GiveBack, gates.tick(11.0 + TIMEOUT))
+    gates.feed(PodRefused("t0"), 11.0 + TIMEOUT)
+    instructions = run(gates, [*make_binds(3, first=1), *make_binds(3, "other")], 50.0)
+    assert find(Withhold, instructions) == [Withhold("t2"), Withhold("t3")]
+    assert len(find(Bind, instructions)) == 4
+    assert find(Resume, gates.tick(51.0 + STUCK_SECONDS)) == [Resume("t2"), Resume("t3")]
+
+
+def test_a_pod_that_a_new_leader_finds_on_its_way_has_a_place_and_its_time() -> None:
+    gates = Gates(most=8)
+    gates.feed(PodOnItsWay("x", "t"), 5.0)
+    assert gates.find_cycle(6.0) == [EVERYTHING]
+    gates.decide([], 7.0)
+    assert find(GiveBack, gates.tick(5.0 + TIMEOUT)) == [GiveBack("x")]
+
+
+def decide_scale_ups(gates: Gates, candidates: list[Bind], now: float) -> Sequence[Instruction]:
+    """Let a cycle decide nothing and name pods that one more node could help."""
+    assert gates.find_cycle(now)
+    instructions = gates.feed(Decided((), complete=True, classes=1, scale_ups=candidates), now + 1.0)
+    gates.feed(CycleEnded(0.0), now + 1.0)
+    return instructions
+
+
+def test_one_gate_a_cycle_is_opened_without_room_and_the_next_cycle_comes_at_once() -> None:
+    gates = Gates(most=8, most_scale_ups=1)
+    one, other = make_binds(1), make_binds(1, "other")
+    assert decide_scale_ups(gates, [*one, *other], 10.0) == one
+    assert gates.wake_at == 11.0
+    assert find(Announce, gates.feed(BindEnded("t0", BindResult.BOUND), 11.0)) == []
+    assert decide_scale_ups(gates, [*make_binds(1, first=1), *other], 20.0) == [], "the first has reached its most"
+    gates.feed(PodPromised("t0", has_room=True), 30.0)
+    assert decide_scale_ups(gates, other, 40.0) == other
+    assert find(GiveBack, gates.tick(30.0 + TIMEOUT)) == [GiveBack("t0")]
+
+
+@pytest.mark.parametrize(
+    "event", [BindEnded("t0", BindResult.BOUND), BindEnded("t0", BindResult.FENCED), BindStalled("t0", failed=False)]
+)
+def test_no_gate_is_opened_without_room_before_those_with_room_are_open(event: Event) -> None:
+    """The other scheduler would give it the room of one of them."""
+    gates = Gates(most=8, most_scale_ups=1)
+    room, late = make_binds(1), make_binds(1, "other")
+    assert gates.find_cycle(10.0)
+    assert gates.feed(Decided(room, True, 1, frozenset({"t0"}), late), 11.0) == room
+    gates.feed(CycleEnded(0.0), 11.0)
+    assert gates.wake_at > 11.5
+    gates.feed(event, 11.5)
+    assert gates.wake_at == 11.5, "the next cycle comes at once"
+    gates.tick(11.5)
+    assert decide_scale_ups(gates, late, 12.0) == late
+
+
+def test_gates_with_room_that_are_opened_one_after_the_other_hold_it_back_for_a_second_at_most() -> None:
+    gates = Gates(most=8, most_scale_ups=1)
+    late, opened = make_binds(1, "other"), list[Bind]()
+    for n in range(4):
+        now = 10.0 + n * MAX_HELD_SECONDS / 2
+        assert gates.find_cycle(now)
+        room = make_binds(1, first=n)
+        instructions = gates.feed(Decided(room, True, 1, frozenset({f"t{n}"}), late), now)
+        gates.feed(CycleEnded(0.0), now)
+        assert [each for each in instructions if each in room] == room
+        opened += [each for each in late if each in instructions]
+        if opened:
+            break
+    assert (opened, n) == (late, 2)
+
+
+def test_one_that_could_not_be_opened_leaves_its_place_to_the_next() -> None:
+    gates = Gates(most=8, most_scale_ups=1)
+    decide_scale_ups(gates, make_binds(1), 10.0)
+    assert find(Forget, gates.feed(BindEnded("t0", BindResult.FENCED), 11.0))
+    assert decide_scale_ups(gates, make_binds(1, first=1), 20.0) == make_binds(1, first=1)
+
+
+def test_one_whose_namespace_may_not_begin_leaves_the_order_and_the_next_has_its_place() -> None:
+    gates = Gates(most=8, most_scale_ups=20)
+    for n in range(FAILURES_IN_A_ROW + PROBES):
+        decide_scale_ups(gates, make_binds(1, first=n), 10.0 * n)
+        if n < FAILURES_IN_A_ROW:
+            gates.feed(BindEnded(f"t{n}", BindResult.FAILED), 10.0 * n + 2.0)
+    other = [Bind(Task("x", "elsewhere/x", 0, 0.0), "u", "")]
+    late = make_binds(1, first=50)
+    assert decide_scale_ups(gates, [*late, *other], 200.0) == [Withhold("t50"), *other]
+
+
+def test_a_binding_beside_gates_is_announced() -> None:
+    gates = Gates()
+    assert gates.find_cycle(10.0)
+    gates.feed(Decided(make_binds(1), complete=True, classes=1), 11.0)
+    gates.feed(CycleEnded(0.0), 11.0)
+    assert find(Announce, gates.feed(BindEnded("t0", BindResult.BOUND), 11.0)) == [Announce("t0")]
