@@ -17,7 +17,8 @@ ROOT = Path(__file__).parents[2]
 LAYERS = "Layers: dependencies point inward"
 INNER = "The inner packages do no I/O, read no clock, draw no randomness and log nothing"
 CLUSTER = "The cluster's state does no I/O, reads no clock, draws no randomness and logs nothing"
-CLUSTER_LAYERS = "Layers of the cluster's state: objects, then filters and tenancy, then the cache"
+CLUSTER_LAYERS = "Layers of the cluster: what is, then what follows, then the rules of those who ask"
+CYCLE = "Layers of a cycle: servers, then the order of tasks, then why they wait"
 DECIDING = "Layers of deciding: a cycle and the exact fair shares stand on the policies"
 SPEAKING = "Layers of what speaks to the API: the operator stands on the writers, all on the client"
 FAIRNESS = "Fairness: properties ask solve, which asks mechanisms, which ask solvers, which know problems"
@@ -25,9 +26,10 @@ SOLVERS = "Fairness: solver families are independent, but PS-DSF may start from 
 KOPF = "kopf appears only in kube.operator.custom_resources"
 AUDIT = "The audit does without what runs the operator"
 METRICS = "Only web serves metrics"
-SIMULATOR = "The simulator reads no clock, opens no connection and draws no randomness but from its seed"
+SIMULATOR = "What-if and simulator read no clock, open no connection and draw no randomness but from their seed"
 CONTRACTS = (
-    LAYERS, CLUSTER_LAYERS, DECIDING, SPEAKING, FAIRNESS, SOLVERS, INNER, CLUSTER, SIMULATOR, KOPF, AUDIT, METRICS,
+    LAYERS, CLUSTER_LAYERS, CYCLE, DECIDING, SPEAKING, FAIRNESS, SOLVERS, INNER, CLUSTER, SIMULATOR, KOPF, AUDIT,
+    METRICS,
 )  # fmt: skip
 
 FORBIDDEN = [
@@ -52,6 +54,13 @@ FORBIDDEN = [
     ("cluster/cache/probe.py", "import socket", CLUSTER),
     ("cluster/objects/probe.py", "import fairbind.cluster.cache.cache", CLUSTER_LAYERS),
     ("cluster/filters/probe.py", "import fairbind.cluster.tenancy.tenants", CLUSTER_LAYERS),
+    ("cluster/state/probe.py", "import fairbind.cluster.classes.task_queue", CLUSTER_LAYERS),
+    ("cluster/classes/probe.py", "import fairbind.cluster.cache.queries", CLUSTER_LAYERS),
+    ("cluster/other_schedulers/probe.py", "import fairbind.cluster.loop.pacing", CLUSTER_LAYERS),
+    ("scheduling/cycle/servers/probe.py", "import fairbind.scheduling.cycle.order.filling", CYCLE),
+    ("scheduling/cycle/order/probe.py", "import fairbind.scheduling.cycle.waits.store", CYCLE),
+    ("what_if/probe.py", "import fairbind.simulator.driver", LAYERS),
+    ("what_if/probe.py", "import time", SIMULATOR),
     ("scheduling/policies/probe.py", "import fairbind.scheduling.cycle.cycle", DECIDING),
     ("scheduling/cycle/probe.py", "import fairbind.scheduling.fair_shares.audit", DECIDING),
     ("kube/client/probe.py", "import fairbind.kube.writers.binder", SPEAKING),
@@ -69,7 +78,6 @@ FORBIDDEN = [
     ("simulator/probe.py", "import fairbind.kube.client.api", LAYERS),
     ("simulator/probe.py", "from random import random", SIMULATOR),
     ("simulator/probe.py", "import time", SIMULATOR),
-    ("cluster/loop/pacing.py", "import fairbind.cluster.loop.deciding", CLUSTER_LAYERS),
     ("web/probe.py", "from kopf import on", KOPF),
     ("kube/operator/probe.py", "import prometheus_client", METRICS),
 ]
@@ -135,6 +143,7 @@ def test_a_new_package_must_be_given_its_layer(copied_source: Path) -> None:
     places = {
         "": LAYERS,
         "cluster": CLUSTER_LAYERS,
+        "scheduling/cycle": CYCLE,
         "scheduling": DECIDING,
         "kube": SPEAKING,
         "fairness": FAIRNESS,
