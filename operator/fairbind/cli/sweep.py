@@ -15,7 +15,8 @@ from typing import Any, TypeAlias
 import click
 
 from fairbind.cli.exit_status import EXIT_INTERRUPTED
-from fairbind.cli.mechanisms.reading import STANDARD_INPUT, FileError, name_file, read_document
+from fairbind.cli.mechanisms.limits import FileError
+from fairbind.cli.mechanisms.reading import STANDARD_INPUT, name_file, read_document
 from fairbind.cli.mechanisms.tables import lay_out, write_text
 from fairbind.cli.progress import Progress
 from fairbind.cli.simulation import make_folder

@@ -13,10 +13,9 @@ import pytest
 import yaml
 
 from cli.mechanisms.typed import POOL, Terminal, document_with
+from fairbind.cli.mechanisms.limits import FileError, Limits
 from fairbind.cli.mechanisms.out_of_range_numbers import WrittenNumber, read_float, read_whole
 from fairbind.cli.mechanisms.reading import (
-    FileError,
-    Limits,
     read_document,
     read_documents,
     read_json,

@@ -17,8 +17,8 @@ from typing import Any, NoReturn
 
 import yaml
 
+from fairbind.cli.mechanisms.limits import LIMITS, FileError, Limits, check_depth, make_depth_error
 from fairbind.cli.mechanisms.out_of_range_numbers import read_float, read_whole
-from fairbind.cli.mechanisms.reading import LIMITS, FileError, Limits, check_depth, make_depth_error
 from fairbind.fairness.problems.fields import Path, show_path
 from fairbind.model.errors import InvalidProblemError
 
