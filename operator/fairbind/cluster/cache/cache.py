@@ -26,15 +26,8 @@ from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts
 from fairbind.cluster.state.consistency import check_same, describe
 from fairbind.cluster.state.forecast import find_opened
 from fairbind.cluster.state.kubelet_refusals import Rest, TenantDemand
-from fairbind.cluster.state.pods import (
-    Held,
-    PodEntry,
-    PodRecord,
-    Waiting,
-    find_detail,
-    find_tenant,
-    is_waiting,
-)
+from fairbind.cluster.state.pods import PodEntry, PodRecord, find_detail, find_tenant, is_waiting
+from fairbind.cluster.state.positions import Held, Waiting
 from fairbind.cluster.tenancy.tenants import SYSTEM_NAMESPACES, Directory, TenantSpec
 from fairbind.model import PolicySettings, ServerTable, Snapshot, Targets, Wait
 from fairbind.scheduling import POLICIES

@@ -13,7 +13,8 @@ from fairbind.cluster.objects.volume_facts import ClaimFacts
 from fairbind.cluster.state.claim_troubles import UNBOUND
 from fairbind.cluster.state.host_names import HostNames
 from fairbind.cluster.state.nominations import NominationChange
-from fairbind.cluster.state.pods import Held, PodEntry, find_tenant
+from fairbind.cluster.state.pods import PodEntry, find_tenant
+from fairbind.cluster.state.positions import Held
 from fairbind.cluster.state.queue_keys import QueueKey
 from fairbind.cluster.state.volume_plans import VolumePlan
 from fairbind.cluster.tenancy.tenants import TenantState

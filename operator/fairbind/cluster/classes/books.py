@@ -25,18 +25,8 @@ from fairbind.cluster.state.forecast import Forecast
 from fairbind.cluster.state.nodes import Servers
 from fairbind.cluster.state.nominations import Nominations
 from fairbind.cluster.state.pod_images import PodImages
-from fairbind.cluster.state.pods import (
-    Held,
-    Idle,
-    Opened,
-    PodEntry,
-    Position,
-    Promised,
-    Waiting,
-    get_asked,
-    get_wishes,
-    locate,
-)
+from fairbind.cluster.state.pods import PodEntry, get_asked, get_wishes, locate
+from fairbind.cluster.state.positions import Held, Idle, Opened, Position, Promised, Waiting
 from fairbind.cluster.state.queue_keys import QueueKey
 from fairbind.cluster.state.running import RunningTasks
 from fairbind.cluster.state.slots import WantedPods

@@ -30,7 +30,8 @@ from fairbind.cluster.objects.extender_wire import (
 from fairbind.cluster.objects.facts import PodFacts
 from fairbind.cluster.other_schedulers.extender_turns import ClassNodes, ExtenderTurns, Turn
 from fairbind.cluster.state.node_books import compute_vector
-from fairbind.cluster.state.pods import Held, Opened, PodEntry, Waiting, find_detail, find_tenant
+from fairbind.cluster.state.pods import PodEntry, find_detail, find_tenant
+from fairbind.cluster.state.positions import Held, Opened, Waiting
 from fairbind.model import TOLERANCE, RejectionKind
 from fairbind.model.servers import BoolArray, IntArray
 from fairbind.scheduling import POLICIES

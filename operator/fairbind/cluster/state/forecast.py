@@ -31,7 +31,8 @@ from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.objects.facts import MOST_HOSTS
 from fairbind.cluster.state.node_books import compute_vector
 from fairbind.cluster.state.nodes import Servers
-from fairbind.cluster.state.pods import Held, Opened, PodEntry
+from fairbind.cluster.state.pods import PodEntry
+from fairbind.cluster.state.positions import Held, Opened
 from fairbind.cluster.state.volumes import Volumes
 from fairbind.model import PolicySettings, ServerTable
 from fairbind.model.servers import BoolArray, IntArray, sum_free_shares

@@ -16,21 +16,16 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from dataclasses import dataclass
 
-from msgspec import Struct
-
 from fairbind.cluster.filters.anti_affinity import AntiAffinity
 from fairbind.cluster.filters.promised_pods import Nomination
-from fairbind.cluster.filters.term_index import NO_TERMS, Labels
+from fairbind.cluster.filters.term_index import NO_TERMS
 from fairbind.cluster.filters.volume_offers import Wanted
 from fairbind.cluster.objects.constraints import FEATURES, set_images
 from fairbind.cluster.objects.facts import (
-    Constraints,
     Demand,
     Owner,
     PodFacts,
-    PodTerm,
     TopologyWishes,
-    WeightedTerm,
 )
 from fairbind.cluster.objects.requests import leave_out_growth
 from fairbind.cluster.objects.task_names import make_task_name
@@ -39,74 +34,12 @@ from fairbind.cluster.state.claimed import add_brought, add_held
 from fairbind.cluster.state.devices import Devices
 from fairbind.cluster.state.nominations import Nominations
 from fairbind.cluster.state.pod_images import PodImages
+from fairbind.cluster.state.positions import Held, Idle, Opened, Position, Promised, Waiting
 from fairbind.cluster.state.queue_keys import QueueKey
 from fairbind.cluster.state.volumes import Volumes
 from fairbind.cluster.state.wish_turns import NOT_YET, WishTurns
 from fairbind.cluster.tenancy.tenants import Directory
 from fairbind.model import Rejection, Task
-
-
-class Held(Struct, frozen=True, gc=False):
-    """It holds its demand on a node.
-
-    tenant: None when it belongs to no tenant. repels, labels, is_leaving: what other pods' wishes may ask about it.
-    carries: what it would like of others.
-    """
-
-    tenant: str | None
-    node: str
-    demand: Demand
-    constraints: Constraints
-    repels: tuple[PodTerm, ...]
-    labels: Labels = ()
-    is_leaving: bool = False
-    carries: tuple[WeightedTerm, ...] = ()
-
-    def says_the_same_of_others(self, other: Held) -> bool:
-        """Whether it keeps away and draws other pods to the same node as in another position."""
-        mine, theirs = (self.tenant, self.node, self.repels, self.carries), (other.tenant, other.node)
-        return mine == (*theirs, other.repels, other.carries)
-
-
-class Waiting(Struct, frozen=True, gc=False):
-    """It waits for its turn.
-
-    labels: by which the terms of other pods may select it. nomination: the room that is kept for it meanwhile, or None.
-    wishes: what it requires about other pods, also while that is not looked at.
-    """
-
-    key: QueueKey
-    task: Task
-    labels: Labels
-    nomination: Nomination | None = None
-    wishes: TopologyWishes | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Idle:
-    """It will wait for its turn later. gated: it has scheduling gates; otherwise its last binding failed."""
-
-    tenant: str
-    gated: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """Its gate is open, and another scheduler has not placed it: it counts in the share, and has room nowhere."""
-
-    tenant: str
-    demand: Demand
-    constraints: Constraints
-
-
-@dataclass(frozen=True, slots=True)
-class Promised:
-    """Another scheduler will bind it, and room is kept for it meanwhile."""
-
-    nomination: Nomination
-
-
-Position = Held | Waiting | Idle | Opened | Promised
 
 
 class PodEntry:
