@@ -1,8 +1,8 @@
 """The loop that decides: it feeds the rules of pacing with what happens, and has their instructions carried out.
 
-The rules are in `fairbind.cluster.loop.pacing`: when a cycle runs, how much it may decide, what follows from the end of a
-binding. Here is what needs asyncio, a clock and a log. `wake` and the ends of bindings are events; `run` waits for the
-time that the rules name and feeds the ticks, so a cycle runs in no other task.
+The rules are in `fairbind.cluster.loop.pacing`: when a cycle runs, how much it may decide, what follows from the end
+of a binding. Here is what needs asyncio, a clock and a log. `wake` and the ends of bindings are events; `run` waits for
+the time that the rules name and feeds the ticks, so a cycle runs in no other task.
 
 Decisions are assumed in the cache at once, so the next cycle counts them although the API server has not heard of them
 yet. A cycle that raises an error executes nothing, is counted, and is tried again later; the loop goes on.
