@@ -32,9 +32,9 @@ from fairbind.kube.operator.extender import ExtenderSettings
 from fairbind.kube.operator.gates import GateSettings
 from fairbind.kube.operator.health import Health
 from fairbind.kube.operator.journal import JournalWriter
+from fairbind.kube.operator.life import run_operator
 from fairbind.kube.operator.loop_thread import LoopThread
 from fairbind.kube.operator.other_installations import OtherInstallations
-from fairbind.kube.operator.service import run_operator
 from fairbind.kube.operator.surroundings import Answer, OperatorSettings, Surroundings
 from fairbind.web.extender import ExtenderServer
 from fairbind.web.metrics import UNKNOWN_REVISION, Metrics

@@ -68,7 +68,7 @@ class History:
             await asyncio.sleep(SETTLED_SECONDS)
             assert self.find_unfinished() == []
             for replica in self._find_living():
-                replica.operator.cache.check_consistent()
+                replica.operator.parts.cache.check_consistent()
 
     async def _live_through_troubles(self) -> None:
         scene, dice = self.scene, self._dice

@@ -22,7 +22,7 @@ from fairbind.kube.operator.clocks import Clocks
 from fairbind.kube.operator.extender import ExtenderSettings
 from fairbind.kube.operator.gates import GateSettings
 from fairbind.kube.operator.health import Health
-from fairbind.kube.operator.service import Operator
+from fairbind.kube.operator.life import Operator
 from fairbind.kube.operator.surroundings import OperatorSettings, Surroundings
 from fairbind.model.overview import ClusterOverview, TenantOverview
 from fairbind.scheduling.fair_shares.audit import AuditReport
@@ -210,7 +210,7 @@ class Replica:
 
     @property
     def leads(self) -> bool:
-        return not self.process.is_frozen and self.operator.elector.leading
+        return not self.process.is_frozen and self.operator.parts.lead.elector.leading
 
     def ask_to_stop(self) -> None:
         """As by SIGTERM."""
@@ -292,7 +292,9 @@ class Scene:
 
     async def pass_until_leading(self, *, other_than: Replica | None = None) -> Replica:
         """Let time pass until somebody (else) leads, and has done what comes first."""
-        await self.pass_until(lambda: any(it.leads and it.operator.may_decide() for it in self._others(other_than)))
+        await self.pass_until(
+            lambda: any(it.leads and it.operator.parts.lead.may_decide() for it in self._others(other_than))
+        )
         return next(it for it in self._others(other_than) if it.leads)
 
     def _others(self, than: Replica | None) -> list[Replica]:

@@ -51,7 +51,7 @@ async def test_what_is_older_than_75_seconds_decides_nothing(kind: str) -> None:
         await asyncio.sleep(50.0)
         scene.server.put("pods", make_pod("early"))
         await scene.pass_until_bound("team/early", patience=5.0)
-        await scene.pass_until(lambda: not leader.operator.may_decide(), patience=30.0)
+        await scene.pass_until(lambda: not leader.operator.parts.lead.may_decide(), patience=30.0)
         await scene.pass_until(lambda: kind in str(leader.health.find_unready()), patience=2.0)
         assert leader.observer.watch_ages[kind] > 70.0
         scene.server.put("pods", make_pod("late"))
@@ -67,7 +67,7 @@ async def test_a_quiet_cluster_is_not_taken_for_a_blind_one() -> None:
         leader = await scene.pass_until_leading()
         for _ in range(300):
             await asyncio.sleep(1.0)
-            assert leader.operator.may_decide()
+            assert leader.operator.parts.lead.may_decide()
 
 
 @in_virtual_time

@@ -328,7 +328,7 @@ async def test_a_nomination_that_was_on_its_way_is_not_sent_without_the_lease() 
         controllers.is_away = True
         leader = scene.leader
         scene.cause(ignore(LEASES, who=leader.name))
-        await scene.pass_until(lambda: not leader.operator.elector.may_bind(MARGIN_SECONDS + 1.5))
+        await scene.pass_until(lambda: not leader.operator.parts.lead.elector.may_bind(MARGIN_SECONDS + 1.5))
         leader.connection.connect_seconds = 2.0
         scene.server.put("persistentvolumeclaims", make_claim())
         scene.server.put("pods", claiming())

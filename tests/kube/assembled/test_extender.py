@@ -45,7 +45,7 @@ def put_backlog(scene: Scene, count: int, *namespaces: str) -> None:
 
 
 async def ask(replica: Replica, verb: str, **args: Any) -> tuple[int, Any]:
-    extender = replica.operator.extender
+    extender = replica.operator.parts.extender
     assert extender is not None
     status, body = await extender.answer(verb, json.dumps(args).encode())
     return status, json.loads(body) if status == 200 else body.decode()
@@ -266,12 +266,12 @@ async def test_a_leader_that_loses_the_lease_takes_its_turns_back() -> None:
         scene.server.put("nodes", make_node("n1"))
         leader = await scene.pass_until_leading()
         scene.server.put("pods", make_asking("p0"))
-        await scene.pass_until(lambda: leader.operator.cache.queries.has_waiting is False)
+        await scene.pass_until(lambda: leader.operator.parts.cache.queries.has_waiting is False)
         scene.cause(ignore(LEASES, who=leader.name))
         await scene.pass_until_leading(other_than=leader)
         await scene.pass_until(lambda: not leader.leads)
-        assert leader.operator.cache.queries.has_waiting
-        leader.operator.cache.check_consistent()
+        assert leader.operator.parts.cache.queries.has_waiting
+        leader.operator.parts.cache.check_consistent()
         scene.heal()
         async with scheduling(scene):
             await scene.pass_until_bound("team/p0")
@@ -313,10 +313,10 @@ async def test_a_decision_about_a_pod_that_came_to_a_node_meanwhile_gives_no_tur
     async with playing(extender=SETTINGS) as scene:
         scene.server.put("nodes", make_node("n1"))
         leader = await scene.pass_until_leading()
-        extender = leader.operator.extender
+        extender = leader.operator.parts.extender
         assert extender is not None
         scene.server.put("pods", make_asking("p0", node="n1"))
-        await scene.pass_until(lambda: leader.operator.cache.find_pod("uid-team-p0"))
+        await scene.pass_until(lambda: leader.operator.parts.cache.find_pod("uid-team-p0"))
         assert await extender.bind("team", "p0", "uid-team-p0", "n1") is BindResult.CONFLICT
         assert not find_nudged(scene)
 
@@ -332,7 +332,7 @@ async def test_a_nudge_that_fails_gives_the_room_back() -> None:
         await asyncio.sleep(0.3)
         _, found = await ask(leader, "filter", Pod=make_asking("p0"), NodeNames=["n1"])
         assert found["NodeNames"] == [], "its turn is over"
-        await scene.pass_until(lambda: leader.operator.loop.decided == 2, patience=SETTINGS.timeout_seconds / 2)
+        await scene.pass_until(lambda: leader.operator.parts.loop.decided == 2, patience=SETTINGS.timeout_seconds / 2)
         async with scheduling(scene):
             await scene.pass_until_bound("team/p0")
 

@@ -85,6 +85,6 @@ async def test_what_the_other_scheduler_refuses_stops_nothing_else_for_long(seed
             )
             assert not any(scene.server.find_node(key) for key in world.refused)
             assert len(find_events(scene, "NotPlacedInTime")) <= len(world.pods)
-            scene.leader.operator.cache.check_consistent()
+            scene.leader.operator.parts.cache.check_consistent()
         finally:
             running.cancel()

@@ -59,7 +59,7 @@ async def test_a_new_leader_whose_watch_lags_gives_no_room_away_that_the_one_bef
         scene.cause(refuse(429, BINDINGS, retry_after=2.0, times=1))
         scene.server.put("pods", *(make_pod(f"p{n}", requests={"cpu": "3"}) for n in range(2)))
         await scene.pass_until(
-            lambda: scene.server.find_requests("/binding") and other.operator.cache.queries.has_waiting
+            lambda: scene.server.find_requests("/binding") and other.operator.parts.cache.queries.has_waiting
         )
         other.connection.lag_seconds = 15.0
         await scene.pass_until(lambda: scene.server.bound)

@@ -79,7 +79,7 @@ class Turns:
 
     def count_on_their_way(self) -> int:
         operator = self.scene.leader.operator
-        mode: Any = operator.extender if self.asks else operator.gates
+        mode: Any = operator.parts.extender if self.asks else operator.parts.gates
         return len(mode.rules.turnstile)
 
 

@@ -91,7 +91,7 @@ async def test_pods_that_fairbind_binds_wait_for_no_place(*, asks: bool) -> None
         scene.server.put("nodes", make_node("n0", allocatable=NODE))
         scene.server.put("pods", (make_asking if asks else make_gated)("silent"))
         operator = (await scene.pass_until_leading()).operator
-        mode: Any = operator.extender if asks else operator.gates
+        mode: Any = operator.parts.extender if asks else operator.parts.gates
         await scene.pass_until(lambda: mode.rules.turnstile.free == 0)
         scene.server.put("pods", make_pod("own"))
         await scene.pass_until_bound("team/own")

@@ -14,12 +14,12 @@ from fairbind.kube import part_failures
 from fairbind.kube.client.errors import ApiError
 from fairbind.kube.fair_shares.solver_process import ExactSolver
 from fairbind.kube.observer import Observer, SilentObserver
-from fairbind.kube.operator import service
+from fairbind.kube.operator import life, overviews, sight
 from fairbind.kube.operator.clocks import Clocks
 from fairbind.kube.operator.custom_resources import CustomResources
 from fairbind.kube.operator.elector import read_steady_clock
 from fairbind.kube.operator.health import Health
-from fairbind.kube.operator.service import Operator
+from fairbind.kube.operator.life import Operator
 from fairbind.kube.operator.surroundings import OperatorSettings, Surroundings
 from fairbind.model import FairbindError
 from fairbind.model.overview import ClusterOverview
@@ -82,15 +82,15 @@ async def eventually(condition: Callable[[], bool]) -> None:
 
 async def test_a_decision_is_shown_although_it_wakes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """The overview was made between a pod's arrival and the decision; nothing that changes the books follows."""
-    monkeypatch.setattr(service, "OVERVIEW_SECONDS", 0.005)
+    monkeypatch.setattr(overviews, "OVERVIEW_SECONDS", 0.005)
     observer = WatchingObserver()
     operator = make_operator(observer)
-    publishing = asyncio.create_task(operator._publish_overviews())
-    operator.cache.nodes.apply(NODES.decode_item(_encode(make_node("n1"))))
-    operator.cache.pods.apply(PODS.decode_item(_encode(make_pod("p"))))
+    publishing = asyncio.create_task(operator.parts.overviews.run())
+    operator.parts.cache.nodes.apply(NODES.decode_item(_encode(make_node("n1"))))
+    operator.parts.cache.pods.apply(PODS.decode_item(_encode(make_pod("p"))))
     await eventually(lambda: observer.counts == [(0, 1)])
-    assert operator.cache.assume("uid-p", "n1")
-    operator.cache.pods.apply(PODS.decode_item(_encode(make_pod("p", node="n1"))))
+    assert operator.parts.cache.assume("uid-p", "n1")
+    operator.parts.cache.pods.apply(PODS.decode_item(_encode(make_pod("p", node="n1"))))
     await eventually(lambda: observer.counts == [(1, 0)])
     shown = len(observer.overviews)
     await asyncio.sleep(0.05)
@@ -101,26 +101,26 @@ async def test_a_decision_is_shown_although_it_wakes_nobody(monkeypatch: pytest.
 
 async def test_a_standby_also_takes_over_all_that_an_event_concerns(monkeypatch: pytest.MonkeyPatch) -> None:
     """It runs no cycles, which would do it."""
-    monkeypatch.setattr(service, "OVERVIEW_SECONDS", 0.005)
+    monkeypatch.setattr(overviews, "OVERVIEW_SECONDS", 0.005)
     monkeypatch.setattr("fairbind.cluster.classes.due.MAX_DUE", 1)
     operator = make_operator(WatchingObserver())
-    operator.cache.nodes.apply(NODES.decode_item(_encode(make_node("n1"))))
+    operator.parts.cache.nodes.apply(NODES.decode_item(_encode(make_node("n1"))))
     for n in range(4):
-        operator.cache.pods.apply(PODS.decode_item(_encode(make_pod(f"p{n}", requests={"cpu": f"{n + 1}"}))))
-    assert operator.cache.build_snapshot().is_current
-    operator.cache.nodes.apply(NODES.decode_item(_encode(make_node("n2"))))
-    assert not operator.cache.build_snapshot().is_current
-    publishing = asyncio.create_task(operator._publish_overviews())
-    await eventually(lambda: operator.cache.build_snapshot().is_current)
+        operator.parts.cache.pods.apply(PODS.decode_item(_encode(make_pod(f"p{n}", requests={"cpu": f"{n + 1}"}))))
+    assert operator.parts.cache.build_snapshot().is_current
+    operator.parts.cache.nodes.apply(NODES.decode_item(_encode(make_node("n2"))))
+    assert not operator.parts.cache.build_snapshot().is_current
+    publishing = asyncio.create_task(operator.parts.overviews.run())
+    await eventually(lambda: operator.parts.cache.build_snapshot().is_current)
     publishing.cancel()
     await asyncio.gather(publishing, return_exceptions=True)
 
 
 def begin_to_lead(operator: Operator) -> Relists:
     relists = Relists()
-    operator.reflectors["pods"] = cast("Any", relists)
-    operator.elector = cast("Any", Leading())
-    operator._lead(leading=True)
+    operator.parts.sight.reflectors["pods"] = cast("Any", relists)
+    operator.parts.lead.elector = cast("Any", Leading())
+    operator.note_lead(leading=True)
     return relists
 
 
@@ -129,45 +129,45 @@ async def test_a_new_leader_decides_only_after_it_has_listed_all_pods_once_more(
     operator = make_operator()
     relists = begin_to_lead(operator)
     await eventually(lambda: len(relists.asked) == 1)
-    assert not operator.may_decide()
+    assert not operator.parts.lead.may_decide()
     relists.asked[0].set_result(None)
-    await eventually(operator.may_decide)
+    await eventually(operator.parts.lead.may_decide)
 
 
 async def test_a_list_from_before_leadership_was_lost_does_not_count_after_it() -> None:
     operator = make_operator()
     relists = begin_to_lead(operator)
     await eventually(lambda: len(relists.asked) == 1)
-    operator._lead(leading=False)
-    operator._lead(leading=True)
+    operator.note_lead(leading=False)
+    operator.note_lead(leading=True)
     await eventually(lambda: len(relists.asked) == 2)
     if not relists.asked[0].done():
         relists.asked[0].set_result(None)
     await asyncio.sleep(0.01)
-    assert not operator.may_decide()
+    assert not operator.parts.lead.may_decide()
     relists.asked[1].set_result(None)
-    await eventually(operator.may_decide)
-    operator._lead(leading=False)
-    assert not operator.may_decide()
+    await eventually(operator.parts.lead.may_decide)
+    operator.note_lead(leading=False)
+    assert not operator.parts.lead.may_decide()
 
 
 async def see_and_lead(operator: Operator) -> None:
     """Let it lead, caught up, with nothing out of sight."""
-    for reflector in operator.reflectors.values():
+    for reflector in operator.parts.sight.reflectors.values():
         reflector.problem = None
-    pods = operator.reflectors["pods"]
+    pods = operator.parts.sight.reflectors["pods"]
     relists = begin_to_lead(operator)
     await eventually(lambda: len(relists.asked) == 1)
     relists.asked[0].set_result(None)
-    await eventually(operator.may_decide)
-    operator.reflectors["pods"] = pods
+    await eventually(operator.parts.lead.may_decide)
+    operator.parts.sight.reflectors["pods"] = pods
 
 
 @pytest.mark.parametrize("name", ["pods", "nodes"])
 async def test_who_sees_no_pods_or_nodes_does_not_decide_until_it_sees_again(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "WATCH_SECONDS", 0.005)
+    monkeypatch.setattr(life, "WATCH_SECONDS", 0.005)
     operator = make_operator()
     await see_and_lead(operator)
     now, woken = 100.0, 0
@@ -176,20 +176,20 @@ async def test_who_sees_no_pods_or_nodes_does_not_decide_until_it_sees_again(
         nonlocal woken
         woken += 1
 
-    operator._clock = lambda: now
-    operator.reflectors[name].problem = "connection refused"
-    operator._report_health()
-    now += service.BLIND_SECONDS - 0.1
-    assert operator.may_decide()  # connections are exchanged now and then
+    operator.parts.sight._clock = lambda: now
+    operator.parts.sight.reflectors[name].problem = "connection refused"
+    operator.report_health()
+    now += sight.BLIND_SECONDS - 0.1
+    assert operator.parts.lead.may_decide()  # connections are exchanged now and then
     now += 0.2
-    assert not operator.may_decide()
-    monkeypatch.setattr(operator.loop, "wake", wake)
-    watching = asyncio.create_task(operator._watch_health())
+    assert not operator.parts.lead.may_decide()
+    monkeypatch.setattr(operator.parts.loop, "wake", wake)
+    watching = asyncio.create_task(operator.watch_health())
     await asyncio.sleep(0.05)
     assert woken == 0
-    operator.reflectors[name].problem = None
+    operator.parts.sight.reflectors[name].problem = None
     await eventually(lambda: woken == 1)
-    assert operator.may_decide()
+    assert operator.parts.lead.may_decide()
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)
 
@@ -199,33 +199,33 @@ async def test_while_a_list_is_owed_nothing_is_decided_and_nothing_sent(kind: st
     """The server was away: the cluster may have been restored, and rooms that we know free may be taken."""
     operator = make_operator()
     await see_and_lead(operator)
-    assert operator.may_decide()
-    assert operator.binder.is_open()
-    operator.reflectors[kind].is_list_owed = True
-    assert not operator.may_decide()
-    assert not operator.binder.is_open()
+    assert operator.parts.lead.may_decide()
+    assert operator.parts.binder.is_open()
+    operator.parts.sight.reflectors[kind].is_list_owed = True
+    assert not operator.parts.lead.may_decide()
+    assert not operator.parts.binder.is_open()
 
 
 @pytest.mark.parametrize("kind", ["namespaces", "persistentvolumeclaims"])
 async def test_nothing_is_decided_on_half_a_list_of_any_kind(kind: str) -> None:
     operator = make_operator()
     await see_and_lead(operator)
-    operator.reflectors[kind].is_half_listed = True
-    assert not operator.may_decide()
-    assert operator.binder.is_open()
-    operator.reflectors[kind].is_half_listed = False
-    assert operator.may_decide()
+    operator.parts.sight.reflectors[kind].is_half_listed = True
+    assert not operator.parts.lead.may_decide()
+    assert operator.parts.binder.is_open()
+    operator.parts.sight.reflectors[kind].is_half_listed = False
+    assert operator.parts.lead.may_decide()
 
 
 async def test_a_namespace_watch_that_is_broken_stops_nothing() -> None:
     operator = make_operator()
     await see_and_lead(operator)
     now = 100.0
-    operator._clock = lambda: now
-    operator.reflectors["namespaces"].problem = "connection refused"
-    operator._report_health()
+    operator.parts.sight._clock = lambda: now
+    operator.parts.sight.reflectors["namespaces"].problem = "connection refused"
+    operator.report_health()
     now += 1000.0
-    assert operator.may_decide()
+    assert operator.parts.lead.may_decide()
 
 
 async def test_while_nothing_can_be_bound_nothing_is_decided_and_readiness_says_why() -> None:
@@ -233,42 +233,42 @@ async def test_while_nothing_can_be_bound_nothing_is_decided_and_readiness_says_
     health.clear_problem("operator")
     operator = make_operator(health=health)
     await see_and_lead(operator)
-    operator.binder.note_forbidden(ApiError(403, "Forbidden", "may not"), "create on pods/binding")
-    assert not operator.may_decide()
-    operator._report_health()
+    operator.parts.binder.note_forbidden(ApiError(403, "Forbidden", "may not"), "create on pods/binding")
+    assert not operator.parts.lead.may_decide()
+    operator.report_health()
     assert str(health.find_unready()).startswith("bindings: forbidden: may not; the chart's ClusterRole grants")
-    operator.binder.note_allowed()
-    operator._report_health()
-    assert operator.may_decide()
+    operator.parts.binder.note_allowed()
+    operator.report_health()
+    assert operator.parts.lead.may_decide()
     assert health.find_unready() is None
 
 
 async def test_a_catch_up_that_ends_while_the_operator_ends_decides_nothing() -> None:
     operator = make_operator()
     await see_and_lead(operator)
-    operator._is_caught_up = False
-    operator.elector = cast("Any", Leading())
-    operator._tasks["elector"] = asyncio.create_task(asyncio.sleep(0))
-    await operator._end()
-    operator._is_caught_up = True
-    assert not operator.may_decide()
+    operator.parts.lead.is_caught_up = False
+    operator.parts.lead.elector = cast("Any", Leading())
+    operator.tasks.start("elector", asyncio.sleep(0))
+    await operator.end()
+    operator.parts.lead.is_caught_up = True
+    assert not operator.parts.lead.may_decide()
 
 
 async def test_what_the_parts_wait_for_is_what_readiness_says() -> None:
     health = Health()
     health.clear_problem("operator")
     operator = make_operator(health=health)
-    for reflector in operator.reflectors.values():
+    for reflector in operator.parts.sight.reflectors.values():
         reflector.problem = None
-    operator._report_health()
+    operator.report_health()
     assert health.find_unready() is None
-    operator.reflectors["nodes"].problem = "connection refused"
-    cast("Any", operator.elector).problem = "lease forbidden"
-    operator._report_health()
+    operator.parts.sight.reflectors["nodes"].problem = "connection refused"
+    cast("Any", operator.parts.lead.elector).problem = "lease forbidden"
+    operator.report_health()
     assert health.find_unready() == "election: lease forbidden; nodes: connection refused"
-    operator.reflectors["nodes"].problem = None
-    cast("Any", operator.elector).problem = None
-    operator._report_health()
+    operator.parts.sight.reflectors["nodes"].problem = None
+    cast("Any", operator.parts.lead.elector).problem = None
+    operator.report_health()
     assert health.find_unready() is None
 
 
@@ -277,10 +277,10 @@ async def test_a_part_that_ends_by_itself_ends_the_operator_with_its_reason() ->
         raise RuntimeError("broken")
 
     operator = make_operator()
-    operator._start("some part", break_down())
+    operator.tasks.start("some part", break_down())
     stopping = asyncio.create_task(asyncio.Event().wait())
     with pytest.raises(FairbindError, match="some part has ended: broken"):
-        await operator._run_until(stopping)
+        await operator.tasks.run_until(stopping)
     stopping.cancel()
 
 
@@ -288,7 +288,7 @@ async def test_a_stop_ends_the_wait_for_the_lists() -> None:
     operator = make_operator()
     stop = asyncio.Event()
     stopping = asyncio.create_task(stop.wait())
-    waiting = asyncio.create_task(operator._run_until(stopping, operator._wait_until_listed()))
+    waiting = asyncio.create_task(operator.tasks.run_until(stopping, operator.parts.sight.wait_until_listed()))
     await asyncio.sleep(0.01)
     assert not waiting.done()
     stop.set()
@@ -302,7 +302,7 @@ def _encode(content: dict[str, Any]) -> bytes:
 async def test_unless_told_otherwise_an_operator_follows_through_kopf_and_reads_the_systems_clocks() -> None:
     surroundings = Surroundings()
     operator = make_operator()
-    assert isinstance(operator.custom_resources, CustomResources)
+    assert isinstance(operator.parts.sight.follower, CustomResources)
     assert surroundings.make_solver is ExactSolver
     assert surroundings.clocks == Clocks(time.monotonic, read_steady_clock, time.time)
 
@@ -313,7 +313,9 @@ async def test_what_kubelets_refuse_every_replica_sees_and_the_leader_counts() -
 
     def refuse(name: str) -> None:
         for status in ({}, {"phase": "Failed", "reason": "OutOfcpu"}):
-            operator.cache.pods.apply(PODS.decode_item(json.dumps(make_pod(name, node="n1", status=status)).encode()))
+            operator.parts.cache.pods.apply(
+                PODS.decode_item(json.dumps(make_pod(name, node="n1", status=status)).encode())
+            )
 
     refuse("while another leads")
     assert observer.rejections == []
@@ -334,14 +336,14 @@ async def test_a_part_that_only_reports_is_started_again_after_an_error(
         raise RuntimeError("broken")
 
     operator = make_operator()
-    operator._start_reporting("recorder", break_down)
+    operator.tasks.start_reporting("recorder", break_down)
     stopping = asyncio.create_task(asyncio.Event().wait())
-    waiting = asyncio.create_task(operator._run_until(stopping))
+    waiting = asyncio.create_task(operator.tasks.run_until(stopping))
     await eventually(lambda: runs > 3)
     assert not waiting.done()
     (error,) = (record for record in caplog.records if record.levelname == "ERROR")
     assert error.exc_info is not None
-    for task in (waiting, stopping, operator._tasks["recorder"]):
+    for task in (waiting, stopping, operator.tasks._tasks["recorder"]):
         task.cancel()
     await asyncio.gather(waiting, stopping, return_exceptions=True)
 
@@ -349,18 +351,18 @@ async def test_a_part_that_only_reports_is_started_again_after_an_error(
 async def test_what_is_left_out_of_a_node_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     operator = make_operator()
     offered = {"cpu": "4", "pods": "110"} | {f"example.com/r{n}": "1" for n in range(100)}
-    operator.cache.nodes.apply(NODES.decode_item(json.dumps(make_node("odd", allocatable=offered)).encode()))
+    operator.parts.cache.nodes.apply(NODES.decode_item(json.dumps(make_node("odd", allocatable=offered)).encode()))
     for _ in range(3):
-        operator._publish_overview()
+        operator.parts.overviews.publish()
     told = [record.getMessage() for record in caplog.records if "odd" in record.getMessage()]
     assert told == ["node odd: status.allocatable: more than 64 resources; the first ones by name count"]
 
 
 async def test_an_error_in_an_overview_is_not_the_last_overview(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "OVERVIEW_SECONDS", 0.005)
+    monkeypatch.setattr(overviews, "OVERVIEW_SECONDS", 0.005)
     observer = WatchingObserver()
     operator = make_operator(observer)
-    usual, calls = operator.cache.queries.build_overview, 0
+    usual, calls = operator.parts.cache.queries.build_overview, 0
 
     def fail_once(*shares: Any) -> ClusterOverview:
         nonlocal calls
@@ -369,9 +371,9 @@ async def test_an_error_in_an_overview_is_not_the_last_overview(monkeypatch: pyt
             raise KeyError("a bug")
         return usual(*shares)
 
-    monkeypatch.setattr(operator.cache.queries, "build_overview", fail_once)
-    operator.cache.pods.apply(PODS.decode_item(_encode(make_pod("p"))))
-    publishing = asyncio.create_task(operator._publish_overviews())
+    monkeypatch.setattr(operator.parts.cache.queries, "build_overview", fail_once)
+    operator.parts.cache.pods.apply(PODS.decode_item(_encode(make_pod("p"))))
+    publishing = asyncio.create_task(operator.parts.overviews.run())
     await eventually(lambda: observer.counts == [(0, 1)])
     assert calls > 1
     publishing.cancel()

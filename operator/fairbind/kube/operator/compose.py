@@ -1,0 +1,255 @@
+"""The parts of one replica, made and tied together: each is told of the others what it must know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from fairbind.cluster.cache.cache import ClusterCache
+from fairbind.cluster.tenancy.administration import Administration
+from fairbind.kube.client.api import Api
+from fairbind.kube.client.credentials import Credentials
+from fairbind.kube.client.custom_objects import POLICIES, TENANTS
+from fairbind.kube.fair_shares.fair_shares import FairShares
+from fairbind.kube.observer import Observer
+from fairbind.kube.operator.administration_log import AdministrationLog
+from fairbind.kube.operator.custom_resources import CustomResources
+from fairbind.kube.operator.election import Election, OnChange
+from fairbind.kube.operator.elector import Elector
+from fairbind.kube.operator.extender import ExtenderMode, ExtenderSettings
+from fairbind.kube.operator.gates import Gates
+from fairbind.kube.operator.health import Health
+from fairbind.kube.operator.lead import Lead
+from fairbind.kube.operator.list_once import make_reflectors
+from fairbind.kube.operator.loop import Journal, SchedulingLoop
+from fairbind.kube.operator.overviews import Overviews
+from fairbind.kube.operator.sight import Sight
+from fairbind.kube.operator.surroundings import Follower, OperatorSettings, Surroundings
+from fairbind.kube.operator.unconfirmed import UnconfirmedBindings
+from fairbind.kube.part_failures import PartFailures
+from fairbind.kube.writers.binder import Binder
+from fairbind.kube.writers.claim_binder import ClaimBinder
+from fairbind.kube.writers.nominator import Nominator
+from fairbind.kube.writers.recorder import Recorder, WaitingPod
+from fairbind.kube.writers.status import StatusWriter
+
+Run = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Parts:
+    """All parts of one replica. reporting: the parts that only report, by name, and what runs each until cancelled."""
+
+    def __init__(
+        self,
+        settings: OperatorSettings,
+        credentials: Credentials,
+        api: Api,
+        observer: Observer,
+        health: Health,
+        reinstall_signals: Callable[[], None],
+        *,
+        surroundings: Surroundings,
+        journal: Journal | None,
+        on_lead: OnChange,
+    ) -> None:
+        """on_lead: called when this replica begins to lead or ends. For the rest see `run_operator`."""
+        clocks = surroundings.clocks
+        self.failures = PartFailures(observer)
+        self._observer = observer
+        self.cache = ClusterCache(
+            settings.scheduler_name,
+            self._note_change,
+            **settings.find_cache_fields(),
+            on_arrival=self._note_arrival,
+            on_opened=self._note_opened,
+            on_promised=self._note_promise,
+            on_rejection=self._note_rejection,
+            wall_clock=clocks.wall,
+        )
+        administration = Administration(self.cache, self._note_change, AdministrationLog())
+        reflectors = make_reflectors(api, self.cache, observer.watch_restarted, jitter=surroundings.randomness.random)
+        follower = _make_follower(administration, api, credentials, observer, health, surroundings, reinstall_signals)
+        self.sight = Sight(reflectors, follower, observer, clocks.monotonic)
+        self.binder = self._make_binder(api, surroundings)
+        self.lead = Lead(_make_elector(api, settings, surroundings, on_lead), self.binder, self.sight)
+        self.claim_binder = self._make_claim_binder(clocks.monotonic)
+        self.recorder = self._make_recorder(api, settings, clocks.monotonic)
+        fair_shares = FairShares(
+            self.cache, surroundings.make_solver(), observer, failures=self.failures, clock=clocks.monotonic
+        )
+        self.overviews = Overviews(self.cache, fair_shares, observer, self.failures, self.lead.may_decide)
+        self.unconfirmed = UnconfirmedBindings(self.cache, reflectors["pods"].relist, clock=clocks.monotonic)
+        self.gates = None if settings.gates is None else Gates(settings.gates, self.cache, self.binder, self.recorder)
+        self.extender = None if settings.extender is None else self._make_extender(settings.extender, surroundings)
+        self.loop = self._make_loop(health, surroundings, journal)
+        if self.extender is not None:
+            self.extender.follow(self.loop)
+        self.claim_binder.on_wait = self.loop.note_awaits
+        self.reporting = self._list_reporting(api, administration, fair_shares, clocks.monotonic)
+
+    @property
+    def turning(self) -> Gates | ExtenderMode | None:
+        """The part by which another scheduler's pods take turns, or None."""
+        return self.gates or self.extender
+
+    def _list_reporting(
+        self, api: Api, administration: Administration, fair_shares: FairShares, clock: Callable[[], float]
+    ) -> dict[str, Run]:
+        may_decide, may_bind = self.lead.may_decide, self.lead.elector.may_bind
+        nominator = Nominator(api, self.cache.queries, may_bind, may_decide, self.failures, clock)
+        status = StatusWriter(
+            api,
+            administration,
+            find_overview=lambda: self.overviews.last,
+            find_states=lambda: self.overviews.states,
+            find_unknown_resources=lambda: self.cache.queries.unknown_fairness_resources,
+            describe_fair_shares=fair_shares.describe,
+            find_unplaced=None if self.gates is None else self.gates.find_unplaced,
+            may_write=may_bind,
+            count_bindings=lambda: self.binder.in_flight,
+            failures=self.failures,
+            clock=clock,
+        )
+        parts: dict[str, Run] = {
+            "overview": self.overviews.run,
+            "fair_shares": fair_shares.run,
+            "recorder": self.recorder.run,
+            "nominator": nominator.run,
+            "claims": partial(self.claim_binder.run, may_decide),
+            "status": status.run,
+        }
+        return parts if self.turning is None else {**parts, "turns": partial(self.turning.run, may_decide)}
+
+    def _make_loop(self, health: Health, surroundings: Surroundings, journal: Journal | None) -> SchedulingLoop:
+        turning = self.turning
+        return SchedulingLoop(
+            self.cache,
+            self.claim_binder if turning is None else turning.make_carrier(self.claim_binder),
+            self.recorder,
+            observer=self._observer,
+            health=health,
+            may_decide=self.lead.answer_loop,
+            clock=surroundings.clocks.monotonic,
+            wall_clock=surroundings.clocks.wall,
+            journal=journal,
+            failures=self.failures,
+            on_bound=self.unconfirmed.accepted,
+            turns=None if turning is None else turning.rules,
+        )
+
+    def _make_claim_binder(self, clock: Callable[[], float]) -> ClaimBinder:
+        cache, count = self.cache, self._observer.binding_finished
+        return ClaimBinder(
+            self.binder, cache.queries, cache.rest_claim, on_refused=self._note_refused, on_result=count, clock=clock
+        )
+
+    def _make_extender(self, settings: ExtenderSettings, surroundings: Surroundings) -> ExtenderMode:
+        return ExtenderMode(
+            settings,
+            self.cache,
+            self.binder,
+            self.recorder,
+            may_answer=self.lead.may_decide,
+            find_overview=lambda: self.overviews.last,
+            on_bound=self.unconfirmed.accepted,
+            clocks=surroundings.clocks,
+        )
+
+    def _may_send(self, uid: str) -> bool:
+        return self.loop.may_send(uid)  # made after the binder
+
+    def _make_binder(self, api: Api, surroundings: Surroundings) -> Binder:
+        return Binder(
+            api,
+            self._observer,
+            may_bind=lambda: self.lead.elector.may_bind() and not self.sight.needs_list(),
+            may_use=self.cache.queries.may_use,
+            has_room=self.cache.queries.has_room,
+            may_send=self._may_send,
+            on_refused=self._note_refused,
+            clock=surroundings.clocks.monotonic,
+            randomness=surroundings.randomness,
+        )
+
+    def _make_recorder(self, api: Api, settings: OperatorSettings, clock: Callable[[], float]) -> Recorder:
+        return Recorder(
+            api,
+            scheduler_name=settings.scheduler_name,
+            identity=settings.identity,
+            is_leading=self.lead.elector.may_bind,
+            binds_in_flight=lambda: self.binder.in_flight,
+            count_decided=lambda: self.loop.decided,
+            find_waiting=self._find_waiting,
+            find_generation=self.cache.queries.find_generation,
+            shows_taints=settings.shows_taints,
+            failures=self.failures,
+            clock=clock,
+        )
+
+    def _find_waiting(self, uid: str) -> WaitingPod | None:
+        pod = self.cache.find_pod(uid)
+        if pod is None or not pod.is_waiting or self.cache.queries.asks(uid):
+            return None  # of a pod whose scheduler asks, that scheduler says why it waits
+        where = pod.namespace, pod.name, pod.resource_version
+        said, generation = pod.scheduled_message, pod.scheduled_generation
+        return WaitingPod(*where, said, pod.unsupported, pod.owner, pod.is_gated, generation)
+
+    def _note_change(self) -> None:
+        """Something in the cache changed."""
+        self.loop.wake()
+
+    def _note_rejection(self, rejection: str) -> None:
+        """A kubelet refused a pod; every replica sees it, the leader counts it."""
+        if self.lead.elector.leading:
+            self._observer.pod_rejected(rejection)
+
+    def _note_arrival(self, uid: str, is_bound: bool) -> None:  # noqa: FBT001 - the cache's callback
+        """A pod that takes turns has come to a node, or is gone."""
+        if self.turning is not None:
+            self.turning.note_arrival(uid)
+            self.loop.note_arrival(uid, is_bound)
+
+    def _note_opened(self, uid: str) -> None:
+        """The gate of a pod that takes turns is open."""
+        if self.gates is not None:
+            self.gates.note_opened(uid)
+
+    def _note_promise(self, uid: str, has_room: bool) -> None:  # noqa: FBT001 - the cache's callback
+        """A pod on its way is promised other room, or has none any more."""
+        self.loop.note_promise(uid, has_room)
+
+    def _note_refused(self, namespace: str, uid: str, deed: str, answer: str) -> None:
+        """Have a pod told that its binding, or the opening of its gate, failed."""
+        with self.failures.contain("recorder"):
+            self.recorder.refused(namespace, uid, deed, answer)
+
+
+def _make_follower(
+    administration: Administration,
+    api: Api,
+    credentials: Credentials,
+    observer: Observer,
+    health: Health,
+    surroundings: Surroundings,
+    reinstall_signals: Callable[[], None],
+) -> Follower:
+    tables = {TENANTS: administration.tenants, POLICIES: administration.policies}
+    if surroundings.make_follower is not None:
+        return surroundings.make_follower(tables)
+    return CustomResources(
+        api, credentials, tables, observer=observer, health=health, reinstall_signals=reinstall_signals
+    )
+
+
+def _make_elector(api: Api, settings: OperatorSettings, surroundings: Surroundings, on_lead: OnChange) -> Election:
+    if surroundings.make_election is not None:
+        return surroundings.make_election(on_lead)
+    return Elector(
+        api,
+        settings.namespace,
+        identity=settings.identity,
+        on_change=on_lead,
+        clock=surroundings.clocks.steady,
+        randomness=surroundings.randomness,
+    )
