@@ -53,7 +53,8 @@ kube/operator/journal.MAX_BYTES kube/operator/journal.MAX_WAITING kube/operator/
 kube/client/reflector.LINES_AT_ONCE kube/client/credentials.MOST_KUBECONFIG_BYTES
 """
 MEMORY_OF_ANSWERS = """
-cluster/loop/write_limits.MAX_REMEMBERED cluster/loop/pacing.MAX_REMEMBERED cluster/loop/claim_rests.MAX_REMEMBERED
+cluster/loop/write_limits.MAX_REMEMBERED cluster/loop/postponements.MAX_REMEMBERED
+cluster/loop/claim_rests.MAX_REMEMBERED
 cluster/other_schedulers/node_waits.MAX_REMEMBERED web/connections.MOST_PROVEN
 cluster/loop/bind_limits.MAX_REMEMBERED cluster/state/running.MAX_CHANGED cluster/state/nominations.MOST_KNOWN
 cluster/objects/requests.MAX_SHARED_DEMANDS cluster/objects/requests.MAX_REMEMBERED

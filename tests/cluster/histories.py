@@ -17,7 +17,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import pytest
 
+from fairbind.cluster.loop import pacing, postponements, rounds
 from fairbind.cluster.loop.pacing_events import BindResult
 from fairbind.model import CycleReport, Placement, PolicySettings, ServerTable, Snapshot, Task, TaskClass, Tenant, Wait
 from fairbind.scheduling import CycleState, Policy, UnschedulableCache, run_cycle
@@ -43,7 +45,7 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """constants: values for the rules' module. events: (seconds since the start, what happens, how much), in order."""
+    """constants: values for the rules' modules. events: (seconds since the start, what happens, how much), in order."""
 
     seed: int
     seconds: float
@@ -52,6 +54,14 @@ class History:
     events: Sequence[tuple[float, str, int]]
     longest_cycle_seconds: float
     longest_bind_seconds: float
+
+
+def set_constants(history: History, patch: pytest.MonkeyPatch) -> None:
+    """Set the values in each of the rules' modules that has them."""
+    for name, value in history.constants.items():
+        holders = [module for module in (pacing, postponements, rounds) if hasattr(module, name)]
+        assert len(holders) == 1, name
+        patch.setattr(holders[0], name, value)
 
 
 def draw_history(seed: int) -> History:

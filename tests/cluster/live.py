@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from cluster.histories import EPOCH, HistoricWorld, History, Timeline
-from fairbind.cluster.loop import deciding, pacing
+from cluster.histories import EPOCH, HistoricWorld, History, Timeline, set_constants
+from fairbind.cluster.loop import deciding
 from fairbind.cluster.loop.pacing_events import BindResult
 from fairbind.kube.operator.loop import Journal, SchedulingLoop
 from kube.operator.simulation import VirtualLoop
@@ -51,8 +51,7 @@ class HistoricBinder:
 
 def run_live(history: History, patch: pytest.MonkeyPatch, *, journal: Journal | None = None) -> Timeline:
     """Return what the loop does."""
-    for name, value in history.constants.items():
-        patch.setattr(pacing, name, value)
+    set_constants(history, patch)
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         timeline = Timeline(lambda: runner.get_loop().time() - 1000.0)
         runner.run(_live(history, timeline, cast("VirtualLoop", runner.get_loop()), patch, journal))

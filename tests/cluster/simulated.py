@@ -10,9 +10,8 @@ from math import inf
 
 import pytest
 
-from cluster.histories import EPOCH, HistoricWorld, History, Pod, Timeline
-from fairbind.cluster.loop import pacing
-from fairbind.cluster.loop.pacing import Pacing, is_recalling
+from cluster.histories import EPOCH, HistoricWorld, History, Pod, Timeline, set_constants
+from fairbind.cluster.loop.pacing import Pacing
 from fairbind.cluster.loop.pacing_events import (
     Announce,
     Beat,
@@ -33,6 +32,7 @@ from fairbind.cluster.loop.pacing_events import (
     WakeAt,
     Withhold,
 )
+from fairbind.cluster.loop.rounds import is_recalling
 from fairbind.model import Bind, CycleReport, Snapshot
 from fairbind.scheduling import UnschedulableCache
 
@@ -175,6 +175,5 @@ def run_simulated(
     history: History, patch: pytest.MonkeyPatch, judge: Judge = lambda _order, _snapshot, _report: None
 ) -> Timeline:
     """Return what a simulator does."""
-    for name, value in history.constants.items():
-        patch.setattr(pacing, name, value)
+    set_constants(history, patch)
     return Simulation(history, judge).run()

@@ -204,7 +204,7 @@ def test_room_that_comes_while_a_class_is_withheld_is_seen_when_it_has_gone_over
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A class is remembered as one that fits nowhere. Capacity for it comes while it is withheld."""
-    monkeypatch.setattr("fairbind.cluster.loop.pacing.MAX_EXPLAINED", 1)
+    monkeypatch.setattr("fairbind.cluster.loop.rounds.MAX_EXPLAINED", 1)
     world = World("a", "b")
     full = make_pod("full", namespace="x", node="a", phase="Running", requests={"cpu": "4"})
     world.cluster.add_pods(full)

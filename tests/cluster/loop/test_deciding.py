@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.builders import Cluster, make_node, make_pod
-from fairbind.cluster.loop import deciding, pacing
+from fairbind.cluster.loop import deciding, rounds
 from fairbind.cluster.loop.deciding import Decider
 from fairbind.cluster.loop.pacing_events import RunCycle
 from fairbind.model import Wait
@@ -45,7 +45,7 @@ def test_classes_are_explained_in_parts_and_all_of_them_in_turn(
     monkeypatch: pytest.MonkeyPatch, classes: int, most: int, cycles: int
 ) -> None:
     monkeypatch.setattr(deciding, "MAX_EXPLAINED", most)
-    monkeypatch.setattr(pacing, "MANY_CLASSES", 1)
+    monkeypatch.setattr(rounds, "MANY_CLASSES", 1)
     cluster, decider = Cluster(), Decider()
     cluster.add_nodes(make_node("a"))
     cluster.add_pods(*(make_pod(f"huge{n}", requests={"cpu": str(1000 + n)}) for n in range(classes)))
@@ -74,7 +74,7 @@ def test_what_is_looked_at_in_vain_is_explained_again_where_the_cycle_is_to_expl
 ) -> None:
     """Room comes back that many may have, and the first of them takes it."""
     monkeypatch.setattr(deciding, "MAX_EXPLAINED", 1)
-    monkeypatch.setattr(pacing, "MANY_CLASSES", 1)
+    monkeypatch.setattr(rounds, "MANY_CLASSES", 1)
     cluster, decider = Cluster(), Decider()
     old = make_pod("old", requests={"cpu": "3"}, node="a")
     cluster.add_nodes(make_node("a", allocatable={"cpu": "4", "pods": "9"}))

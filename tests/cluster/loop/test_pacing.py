@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from fairbind.cluster.loop import pacing
+from fairbind.cluster.loop import postponements, rounds
 from fairbind.cluster.loop.pacing import Pacing, PacingState
 from fairbind.cluster.loop.pacing_events import (
     Announce,
@@ -351,15 +351,15 @@ def count_explanations(classes: int, seconds: float) -> int:
 
 def test_very_many_classes_are_explained_less_often() -> None:
     """Each cycle explains so many that it takes a fiftieth of the time, at 1 ms for a hundred of them."""
-    assert count_explanations(pacing.MAX_EXPLAINED, 100.0) == 20
-    for parts, age in ((5, pacing.EXPLAIN_SECONDS), (50, 25.6)):
-        rounds = count_explanations(parts * pacing.MAX_EXPLAINED, 100.0) / parts
-        assert 0.8 * 100.0 / age < rounds < 1.1 * 100.0 / age
+    assert count_explanations(rounds.MAX_EXPLAINED, 100.0) == 20
+    for parts, age in ((5, rounds.EXPLAIN_SECONDS), (50, 25.6)):
+        times = count_explanations(parts * rounds.MAX_EXPLAINED, 100.0) / parts
+        assert 0.8 * 100.0 / age < times < 1.1 * 100.0 / age
 
 
 @pytest.mark.parametrize("parts", [1, 2, 5])
 def test_after_the_last_change_each_part_is_explained_once(parts: int) -> None:
-    machine, classes = Machine(), parts * pacing.MAX_EXPLAINED
+    machine, classes = Machine(), parts * rounds.MAX_EXPLAINED
     for second in range(1, 8):
         explain(machine, float(second), classes)
     last_change, explained = 7.0, list[float]()
@@ -371,7 +371,7 @@ def test_after_the_last_change_each_part_is_explained_once(parts: int) -> None:
                 machine.feed(Decided([], complete=True, classes=classes), now)
                 machine.feed(CycleEnded(0.0), now)
     assert len(explained) in {parts, parts - 1}  # the cycle of the change may have explained the first
-    assert explained[-1] <= 2 * pacing.EXPLAIN_SECONDS
+    assert explained[-1] <= 2 * rounds.EXPLAIN_SECONDS
 
 
 def test_an_explanation_counts_although_its_cycle_failed() -> None:
@@ -428,7 +428,7 @@ def test_a_pod_is_postponed_twice_as_long_each_time_until_it_is_bound(result: Bi
 
 
 def test_only_so_many_failures_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pacing, "MAX_REMEMBERED", 2)
+    monkeypatch.setattr(postponements, "MAX_REMEMBERED", 2)
     machine = Machine()
     machine.cycle(1.0, binds=9)
     for uid in ("a", "b", "c"):

@@ -8,7 +8,8 @@ import pytest
 
 from cluster.loop.test_pacing import Machine, find
 from fairbind.cluster.loop.bind_limits import FAILURES_IN_A_ROW, PROBES
-from fairbind.cluster.loop.pacing import MAX_HELD_SECONDS, MAX_OUTSTANDING, Pacing
+from fairbind.cluster.loop.openings import MAX_HELD_SECONDS
+from fairbind.cluster.loop.pacing import MAX_OUTSTANDING, Pacing
 from fairbind.cluster.loop.pacing_events import (
     Announce,
     BindEnded,

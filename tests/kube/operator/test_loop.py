@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from fairbind.cluster.loop import pacing
+from fairbind.cluster.loop import pacing, postponements, rounds
 from fairbind.cluster.loop.bind_limits import FAILURES_IN_A_ROW
 from fairbind.cluster.loop.pacing_events import BindResult
 from fairbind.kube.observer import SilentObserver
@@ -275,7 +275,7 @@ async def test_nothing_is_decided_without_leading() -> None:
 async def test_a_failed_binding_gives_its_room_back_and_its_pod_waits(
     result: BindResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pacing, "FIRST_POSTPONE_SECONDS", 2.0)
+    monkeypatch.setattr(postponements, "FIRST_POSTPONE_SECONDS", 2.0)
     async with running(slots=1) as bench:
         bench.binder.answers["a"] = [result]
         bench.add("a", "b")
@@ -289,7 +289,7 @@ async def test_a_failed_binding_gives_its_room_back_and_its_pod_waits(
 
 
 async def test_a_pod_that_fails_again_waits_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pacing, "FIRST_POSTPONE_SECONDS", 0.1)
+    monkeypatch.setattr(postponements, "FIRST_POSTPONE_SECONDS", 0.1)
     async with running() as bench:
         bench.binder.answers["a"] = [BindResult.FAILED] * 3
         bench.add("a")
@@ -372,8 +372,8 @@ async def test_who_waits_is_told_after_a_complete_cycle() -> None:
 async def test_where_very_many_classes_wait_they_are_explained_anew_now_and_then(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pacing, "MANY_CLASSES", 1)
-    monkeypatch.setattr(pacing, "EXPLAIN_SECONDS", 4.0)
+    monkeypatch.setattr(rounds, "MANY_CLASSES", 1)
+    monkeypatch.setattr(rounds, "EXPLAIN_SECONDS", 4.0)
     async with running(slots=0) as bench:
         bench.add("a")
         await bench.until(lambda: len(bench.recorder.waits) == 1)
@@ -468,7 +468,7 @@ async def test_an_error_amid_the_decisions_holds_no_place_for_those_that_did_not
 async def test_a_pod_that_cannot_be_resumed_ends_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(pacing, "FIRST_POSTPONE_SECONDS", 0.01)
+    monkeypatch.setattr(postponements, "FIRST_POSTPONE_SECONDS", 0.01)
     async with running() as bench:
         resumed: list[str] = []
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fairbind.cluster.loop.pacing import MAX_EXPLAINED, is_recalling
 from fairbind.cluster.loop.pacing_events import RunCycle
+from fairbind.cluster.loop.rounds import MAX_EXPLAINED, is_recalling
 from fairbind.model import CycleReport, PolicySettings, Snapshot
 from fairbind.scheduling import CycleState, Policy, UnschedulableCache, run_cycle
 

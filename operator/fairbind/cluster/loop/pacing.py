@@ -37,12 +37,12 @@ The rules:
 from __future__ import annotations
 
 import enum
-import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
 from fairbind.cluster.loop.bind_limits import BindLimits
+from fairbind.cluster.loop.openings import Openings
 from fairbind.cluster.loop.pacing_events import (
     NOT_SENT,
     Announce,
@@ -72,11 +72,12 @@ from fairbind.cluster.loop.pacing_events import (
     WakeAt,
     Withhold,
 )
+from fairbind.cluster.loop.postponements import Postponements
+from fairbind.cluster.loop.rounds import Rounds
 from fairbind.cluster.objects.task_names import split_task_name
 from fairbind.cluster.other_schedulers.place_waits import PlaceWaits
 from fairbind.cluster.other_schedulers.turnstile import STUCK_SECONDS, ScaleUp, Turnstile
 from fairbind.model import Bind
-from fairbind.scheduling import MANY_CLASSES
 
 COALESCE_SECONDS = 0.05
 BEAT_SECONDS = 5.0
@@ -86,21 +87,9 @@ MAX_OUTSTANDING = 256
 LOW_WATER = 160
 """A cycle that was ended by the limit goes on when no more than this are left: what is in flight, and as much as ends
 while the next cycle decides."""
-MAX_EXPLAINED = 1_024
-"""Classes that one cycle explains again, though nothing has changed for them."""
-EXPLAIN_SECONDS = 5.0
-EXPLAIN_SECONDS_PER_CLASS = 5e-4
-"""How old the explanation of a class may be when very many wait: a fiftieth of the time goes into explaining them."""
 PAUSE_PER_TURN = 4.0
 """A cycle looks at others when so many times the time has passed that the last such cycle took."""
-FIRST_POSTPONE_SECONDS = 1.0
-MAX_POSTPONE_SECONDS = 10.0
 FAILED_CYCLE_SECONDS = 1.0
-MAX_HELD_SECONDS = 1.0
-"""How long a gate is not opened without room because gates with room are being opened, one after the other."""
-MAX_REMEMBERED = 10_000
-"""How many pods are known to have failed before, at most."""
-
 
 _FAILURES = frozenset({BindResult.FAILED, BindResult.INVALID})
 
@@ -121,11 +110,6 @@ class PacingState:
     has_more: bool
     last_cycle_seconds: float
     postponed: int
-
-
-def is_recalling(classes: int) -> bool:
-    """Whether so many classes wait that a cycle recalls what fitted nowhere in the one before it."""
-    return classes >= MANY_CLASSES
 
 
 class _Phase(enum.Enum):
@@ -160,10 +144,7 @@ class Pacing:
     def __init__(self, turnstile: Turnstile | None = None) -> None:
         """turnstile: of gate mode; None when no pods take turns."""
         self._turnstile = Turnstile(most=MAX_OUTSTANDING) if turnstile is None else turnstile
-        self._opening: set[str] = set()
-        self._opening_with_room: set[str] = set()
-        self._holds_scale_up = False
-        self._held_since = inf
+        self._openings = Openings()
         self._place_waits = PlaceWaits(self._turnstile)
         self._phase = _Phase.NEW
         self._phase_ends = inf
@@ -174,22 +155,13 @@ class Pacing:
         self._has_more = False
         self._is_complete = True
         self._last_cycle_seconds = 0.0
-        self._decides_since = 0.0
-        self._explain_at = -inf
-        self._has_changed = False
-        self._follows_change = False
-        self._unexplained_parts = 0
-        self._explain_wake_at = inf
-        self._turns_at = -inf
-        self._turns_wake_at = inf
-        self._postponed_seconds: dict[str, float] = {}
-        self._resumes: list[tuple[float, int, str]] = []
-        self._postponements = 0
+        self._rounds = Rounds()
+        self._postponements = Postponements()
         self._limits = BindLimits()
 
     def get_state(self) -> PacingState:
         """Return what the limit of the next cycle comes from."""
-        return PacingState(self._outstanding, self._has_more, self._last_cycle_seconds, len(self._resumes))
+        return PacingState(self._outstanding, self._has_more, self._last_cycle_seconds, len(self._postponements))
 
     def may_send(self, uid: str) -> bool:
         """Tell whether a binding that has begun may still be sent for the first time; if not, it ends as deferred."""
@@ -202,7 +174,7 @@ class Pacing:
         if isinstance(event, BindStalled | BindAwaits):
             return self._stall_bind(event, now)
         if isinstance(event, Changed):
-            self._has_changed = True
+            self._rounds.has_changed = True
             if self._is_woken:
                 return _NOTHING
             self._is_woken = True
@@ -241,12 +213,7 @@ class Pacing:
             return []
         if resumes := self._pop_resumes(now):
             return resumes  # what follows from them belongs to the turn that is due
-        if now >= self._explain_wake_at:
-            self._explain_wake_at = inf
-            self._is_woken = True
-        if now >= self._turns_wake_at:
-            self._turns_wake_at = inf
-            self._is_woken = True
+        self._is_woken |= self._rounds.take_due(now)
         self._is_woken |= self._place_waits.is_due(now)
         if self._phase is _Phase.NEW:
             self._swept_at = now
@@ -269,9 +236,7 @@ class Pacing:
         return self._begin_batch(now)
 
     def _pop_resumes(self, now: float) -> list[Instruction]:
-        resumes: list[Instruction] = []
-        while self._resumes and self._resumes[0][0] <= now:
-            resumes.append(Resume(heapq.heappop(self._resumes)[2]))
+        resumes: list[Instruction] = [Resume(uid) for uid in self._postponements.pop_due(now)]
         resumes += [Resume(uid) for uid in self._limits.release(now)]
         expired = self._turnstile.expire(now)
         if expired:  # their places are free, also where one keeps its room because it is nominated, and nothing changes
@@ -286,9 +251,9 @@ class Pacing:
         if self._phase is _Phase.WAITING and self._is_woken:
             wake_at = min(now, self._announced)
         else:
-            wake_at = min(self._phase_ends, self._explain_wake_at, self._turns_wake_at, self._place_waits.wake_at)
-            if self._resumes:
-                wake_at = min(wake_at, self._resumes[0][0])
+            wake_at = min(
+                self._phase_ends, self._rounds.wake_at, self._place_waits.wake_at, self._postponements.wake_at
+            )
             wake_at = min(wake_at, self._limits.find_next_release(), self._turnstile.find_next_timeout())
         if wake_at != self._announced:
             self._announced = wake_at
@@ -314,26 +279,24 @@ class Pacing:
             return self._wait(now)  # woken again when enough of them have ended
         opens = self._place_waits.begin_cycle()
         self._phase, self._phase_ends = _Phase.DECIDING, inf
-        self._decides_since = now
-        self._follows_change, self._has_changed = self._has_changed, False
-        return [RunCycle(limit, now >= self._explain_at, self._take_turns(now), opens)]
+        explains, looks_at_others = self._rounds.begin_cycle(now)
+        return [RunCycle(limit, explains, looks_at_others, opens)]
 
     def _begin_bindings(self, event: Decided, now: float) -> Sequence[Instruction]:
         self._is_complete = event.complete
-        self._note_classes(event.classes)
+        self._rounds.note_classes(event.classes)
         self._place_waits.note_rationed(is_rationed=event.is_rationed)
         instructions: list[Instruction] = []
         for bind in event.bindings:
             uid, (namespace, _) = bind.task.uid, split_task_name(bind.task)
-            is_under_way = uid in self._opening  # for so long that its time is over; a second request would not help
+            is_under_way = uid in self._openings  # for so long that its time is over; a second request would not help
             if is_under_way or (uid in event.opens and not self._turnstile.open(uid, bind.tenant, now)):
-                self._resume_at(now + STUCK_SECONDS, uid)
+                self._postponements.resume_at(now + STUCK_SECONDS, uid)
                 instructions.append(Withhold(uid))
             elif self._limits.begin(uid, bind.tenant, namespace, now):
                 self._outstanding += 1
                 if uid in event.opens:
-                    self._opening.add(uid)
-                    self._opening_with_room.add(uid)
+                    self._openings.begin(uid, has_room=True)
                 instructions.append(bind)
             else:
                 self._turnstile.end(uid, now)
@@ -343,16 +306,11 @@ class Pacing:
     def _scale_up(self, candidates: Sequence[Bind], now: float) -> Sequence[Instruction]:
         """Open the gate of one pod for which a node could be bought; shares are others then, so look again.
 
-        Only after those that have room: the other scheduler takes pods in the order in which it sees their gates open.
-        It waits for stalled ones no longer, and for all together `MAX_HELD_SECONDS` at most.
+        Only after those that have room, but for stalled ones; see `Openings.must_wait`.
         Those whose namespace may not begin now leave the order, so that no later cycle withholds them once more.
         """
-        is_behind = bool(candidates and self._opening_with_room)
-        self._held_since = min(self._held_since, now) if is_behind else inf
-        self._holds_scale_up = is_behind and now - self._held_since < MAX_HELD_SECONDS
-        if self._holds_scale_up:
+        if self._openings.must_wait(now, has_candidates=bool(candidates)):
             return _NOTHING
-        self._held_since = inf
         withheld: list[Instruction] = []
         for bind in sorted(candidates, key=lambda each: self._turnstile.is_passed_over(each.tenant, now)):
             uid, (namespace, _) = bind.task.uid, split_task_name(bind.task)
@@ -363,7 +321,7 @@ class Pacing:
                 continue
             if self._limits.begin(uid, bind.tenant, namespace, now):
                 self._outstanding += 1
-                self._opening.add(uid)
+                self._openings.begin(uid, has_room=False)
                 self._is_woken = True
                 return [*withheld, bind]
             self._turnstile.end(uid, now)
@@ -382,7 +340,7 @@ class Pacing:
                 return []
             case CycleFailed(classes):
                 if classes is not None:
-                    self._note_classes(classes)
+                    self._rounds.note_classes(classes)
                     self._has_more &= classes > 0
                 self._phase, self._phase_ends = _Phase.RECOVERING, now + FAILED_CYCLE_SECONDS
                 return []
@@ -400,33 +358,13 @@ class Pacing:
         self._wake_at_low_water()
         return beat
 
-    def _take_turns(self, now: float) -> bool:
-        """Tell whether it is time to look at others, and forget to wake for it then."""
-        is_time = now >= self._turns_at
-        if is_time:
-            self._turns_wake_at = inf
-        return is_time
-
     def _wake_for_turns(self, now: float) -> None:
         """Let a cycle look at others, after a pause of which the one for batches is a part."""
         pause = PAUSE_PER_TURN * self._last_cycle_seconds - max(COALESCE_SECONDS, self._last_cycle_seconds)
         if pause > 0.0:
-            self._turns_at = self._turns_wake_at = now + pause
+            self._rounds.look_at_others(now + pause)
         else:
             self._is_woken = True
-
-    def _note_classes(self, classes: int) -> None:
-        """Say when the next part is explained: now and then, and each once more after the last change."""
-        if not is_recalling(classes):
-            return
-        parts = -(-classes // MAX_EXPLAINED)
-        has_explained = self._decides_since >= self._explain_at
-        if self._follows_change or not has_explained or not self._unexplained_parts:
-            self._unexplained_parts = parts
-        if has_explained:
-            self._unexplained_parts -= 1
-            self._explain_at = self._decides_since + max(EXPLAIN_SECONDS, EXPLAIN_SECONDS_PER_CLASS * classes) / parts
-        self._explain_wake_at = self._explain_at if self._unexplained_parts else inf
 
     # --- bindings ---
 
@@ -435,7 +373,7 @@ class Pacing:
             self._outstanding += self._limits.follow_claims(event.uid, awaits=event.awaits)
         else:
             self._outstanding -= self._limits.stall(event.uid, failed=event.failed)
-        self._end_with_room(event.uid)
+        self._is_woken |= self._openings.end_waiting(event.uid)
         self._wake_at_low_water()
         instructions: list[Instruction] = []
         if self._is_woken:
@@ -447,10 +385,9 @@ class Pacing:
         self._outstanding -= self._limits.end(uid, now, bound=is_bound, failed=result in _FAILURES)
         self._wake_at_low_water()
         if result is BindResult.BOUND:
-            self._postponed_seconds.pop(uid, None)
-            is_open = uid in self._opening
-            self._opening.discard(uid)
-            self._end_with_room(uid)
+            self._postponements.forgive(uid)
+            is_open = uid in self._openings
+            self._is_woken |= self._openings.end(uid)
             self._turnstile.note_open(uid, now)
             # Of a pod whose gate is open now, the other scheduler says when it is bound.
             instructions: list[Instruction] = [] if is_open else [Announce(uid)]
@@ -459,7 +396,7 @@ class Pacing:
             instructions = [Forget(uid, postponed=False)]
         else:
             self._end_opening(uid, now)
-            self._postpone(uid, now)
+            self._postponements.postpone(uid, now)
             instructions = [Forget(uid, postponed=True)]
             self._plan(now, instructions)
         if self._is_woken or self._limits.find_next_release() <= now:
@@ -468,32 +405,12 @@ class Pacing:
 
     def _end_opening(self, uid: str, now: float) -> None:
         """Note that a gate did not open after all, if it was one."""
-        self._opening.discard(uid)
-        self._end_with_room(uid)
+        self._is_woken |= self._openings.end(uid)
         if uid in self._turnstile:
             self._turnstile.end(uid, now)
             self._place_waits.free(1, now)
-
-    def _end_with_room(self, uid: str) -> None:
-        """Note that a gate is open, or not opened soon; the last of them wakes for what was held back behind them."""
-        self._opening_with_room.discard(uid)
-        if self._holds_scale_up and not self._opening_with_room:
-            self._holds_scale_up = False
-            self._is_woken = True
 
     def _wake_at_low_water(self) -> None:
         """Wake for what is left to decide; while a cycle runs it is not known yet, and the cycle's end looks again."""
         if self._has_more and self._outstanding <= LOW_WATER and self._phase is not _Phase.DECIDING:
             self._is_woken = True
-
-    def _postpone(self, uid: str, now: float) -> None:
-        """Give the pod its next turn after a while, longer each time."""
-        seconds = min(2 * self._postponed_seconds.get(uid, FIRST_POSTPONE_SECONDS / 2), MAX_POSTPONE_SECONDS)
-        if len(self._postponed_seconds) >= MAX_REMEMBERED:
-            self._postponed_seconds.pop(next(iter(self._postponed_seconds)))
-        self._postponed_seconds[uid] = seconds
-        self._resume_at(now + seconds, uid)
-
-    def _resume_at(self, time: float, uid: str) -> None:
-        self._postponements += 1
-        heapq.heappush(self._resumes, (time, self._postponements, uid))
