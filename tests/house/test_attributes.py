@@ -24,7 +24,7 @@ KNOWN = {
     "SnapshotBuilder": 20,
     "AttachLimits": 20,
     "Devices": 19,
-    "CycleState": 19,
+    "CycleState": 17,
     "Topology": 18,
     "TaskQueue": 17,
     "ClusterCache": 16,

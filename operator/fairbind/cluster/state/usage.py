@@ -15,7 +15,7 @@ from functools import lru_cache
 from fairbind.cluster.objects.facts import Amounts, Constraints, PodFacts
 from fairbind.cluster.state.holdings import FindPlacement, HeldKind, build_holdings, find_tenants_part
 from fairbind.cluster.state.node_books import Axes, add_amounts, compute_vector
-from fairbind.cluster.state.pods import Held, Opened, Position
+from fairbind.cluster.state.positions import Held, Opened, Position
 from fairbind.cluster.state.slots import WantedPods
 from fairbind.cluster.tenancy.tenants import TenantSpec
 from fairbind.model import Placement, Tenant
