@@ -129,6 +129,27 @@ def test_a_pod_that_was_late_before_shows_nothing_when_it_is_placed() -> None:
     assert turnstile.was_passed(first)
 
 
+def test_a_pod_whose_opening_is_answered_late_passes_only_those_by_that_were_open_before_it_was_asked_for() -> None:
+    """It may have been open all the time: the request was heard, and the answer lost."""
+    turnstile = Turnstile()
+    (late,) = fill(turnstile, B, 1)
+    (first,) = fill(turnstile, A, 1, 3.0)
+    turnstile.note_open(first, 3.0)
+    turnstile.note_open(late, 10.0)
+    turnstile.end(late, 10.1, bound=True)
+    assert not turnstile.was_passed(first)
+
+
+def test_a_pod_whose_opening_failed_before_shows_nothing_when_it_is_placed() -> None:
+    turnstile = Turnstile()
+    (failed,) = fill(turnstile, B, 1)
+    turnstile.end(failed, 1.0)
+    (first,) = fill(turnstile, A, 1, 2.0)
+    turnstile.note_open(first, 2.0)
+    place_later(turnstile, failed, 3.0 + FLOW_SECONDS)
+    assert not turnstile.was_passed(first)
+
+
 def test_no_pod_counts_as_passed_by_while_its_tenant_flows() -> None:
     turnstile = Turnstile()
     first, second, third = fill(turnstile, A, 3)

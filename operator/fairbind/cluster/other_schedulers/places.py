@@ -15,7 +15,8 @@ Another scheduler may say nothing about a tenant's pods, so what is on its way m
 
 A pod was **passed by** when one that was opened later has come to a node, and the time between both was longer than
 that one then took, and at least `FLOW_SECONDS`. A scheduler that is slow, and has an order of its own, places what was
-opened in one moment over many seconds; that shows nothing. Times are in seconds, of one clock.
+opened in one moment over many seconds; that shows nothing. A request may be heard long before it is answered: the first
+of both counts as open from the answer on, the later one from the request on. Times are in seconds, of one clock.
 """
 
 from __future__ import annotations
@@ -88,13 +89,13 @@ class Places:
         if not self._taken[tenant]:
             del self._taken[tenant], self._opened[tenant], self._progress[tenant]
 
-    def note_placed(self, opened_at: float | None, tenant: str, now: float) -> None:
+    def note_placed(self, asked_at: float | None, tenant: str, now: float) -> None:
         """Note that a pod, which may have left its place, has come to a node.
 
-        opened_at: None: it may be open for longer than is known.
+        asked_at: since when it may be open; None: for longer than is known.
         """
-        if opened_at is not None:
-            self._passed_until = max(self._passed_until, opened_at - max(FLOW_SECONDS, now - opened_at))
+        if asked_at is not None:
+            self._passed_until = max(self._passed_until, asked_at - max(FLOW_SECONDS, now - asked_at))
         if tenant in self._progress:
             self._progress[tenant] = now
         if tenant in self._parts:

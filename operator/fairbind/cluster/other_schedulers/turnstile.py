@@ -58,12 +58,14 @@ class _State(enum.Enum):
 
 @dataclass(slots=True)
 class _Opened:
-    """ends_at: when its time is over. opened_at: when it was seen open; None: not yet. scales_up: opened without room.
+    """asked_at: since when it may be open. opened_at: when it was seen open; None: not yet. ends_at: its time's end.
 
-    is_found: it was found open, or was open before, so it may be longer in the other scheduler's queue than is known.
+    scales_up: it was opened without room. is_found: it was found open, or was asked to open before, so it may be longer
+    in the other scheduler's queue than is known.
     """
 
     tenant: str
+    asked_at: float
     ends_at: float
     opened_at: float | None = None
     state: _State = _State.IN_TIME
@@ -159,7 +161,7 @@ class Turnstile:
         if len(known) >= self.most_scale_ups:
             return ScaleUp.WAIT if self._node_waits.is_waited_for(tenant, now) else ScaleUp.PASS
         self._node_waits.begin(tenant, now)
-        self._opened[uid] = _Opened(tenant, inf, scales_up=True)
+        self._opened[uid] = _Opened(tenant, now, inf, scales_up=True)
         self._lose_room(uid, now)
         return ScaleUp.OPEN
 
@@ -226,9 +228,11 @@ class Turnstile:
         if found is None:
             return
         if bound:
-            self._places.note_placed(None if found.is_found else found.opened_at, found.tenant, now)
+            self._places.note_placed(None if found.is_found else found.asked_at, found.tenant, now)
             if found.scales_up:
                 self._node_waits.end(found.tenant)
+        else:
+            self._note_late(uid, now)  # its request may have been heard, although it failed
         self._leave(uid, found)
 
     def find_next_timeout(self) -> float:
@@ -245,11 +249,15 @@ class Turnstile:
             found = self._opened[uid]
             self._leave(uid, found)
             found.state = _State.OVERDUE
-            self._late.pop(uid, None)
-            self._late[uid] = now
+            self._note_late(uid, now)
             expired.append(uid)
         self._forget_late(now)
         return expired
+
+    def _note_late(self, uid: str, now: float) -> None:
+        """Note that a pod may be in the other scheduler's queue, although it is not on its way any more."""
+        self._late.pop(uid, None)
+        self._late[uid] = now
 
     def _forget_late(self, now: float) -> None:
         """Forget pods that were late long ago; what is left is in the order of time."""
@@ -260,7 +268,7 @@ class Turnstile:
 
     def _enter(self, uid: str, tenant: str, now: float) -> None:
         ends_at = now + self._timeout_seconds
-        self._opened[uid] = _Opened(tenant, ends_at)
+        self._opened[uid] = _Opened(tenant, now, ends_at)
         self._places.enter(tenant, now)
         heapq.heappush(self._timeouts, (ends_at, uid))
 
