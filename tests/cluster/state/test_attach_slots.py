@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from cluster.builders import Json, make_node, make_pod
 from cluster.volumes import BOUND, DRIVER, VolumeCluster
 from fairbind.cluster.objects.facts import BASE_RESOURCES, TURN_GATE
+from fairbind.cluster.state.kubelet_refusals import MOST_REFUSALS
 from fairbind.model import PolicySettings
 from fairbind.scheduling import run_cycle
 from fairbind.scheduling.fair_shares.problem import make_exact_problem, solve_exactly
@@ -218,3 +219,25 @@ def test_no_placement_changes_whether_slots_count(backlog: list[tuple[str, int, 
             assert cluster.cache.assume(bind.task.uid, bind.server)
         assert cluster.counts() == before
     cluster.cache.check_consistent()
+
+
+def test_a_node_that_refuses_pods_rests_for_those_with_counted_slots_too() -> None:
+    """A decision that is taken back as often as it is made would come again until the rest ends."""
+    cluster = SlotCluster()
+    cluster.fill(*THEFT)
+    assert cluster.counts()
+    failed = {"phase": "Failed", "reason": "UnexpectedAdmissionError"}
+    for number in range(MOST_REFUSALS):
+        cluster.add_pods(make_pod(f"refused-{number}", namespace="victim", requests={"cpu": "1"}, node="a"))
+        cluster.add_pods(
+            make_pod(f"refused-{number}", namespace="victim", requests={"cpu": "1"}, node="a", status=failed)
+        )
+    snapshot = cluster.cache.build_snapshot()
+    eligible = {
+        tenant: [name for name, fits in zip(snapshot.servers.names, each.placement.eligible_k, strict=True) if fits]
+        for each in snapshot.task_classes
+        for tenant in [each.tenant]
+    }
+
+    assert eligible == {"ns/thief": list("abcd"), "ns/victim": list("bcd")}
+    assert not cluster.cache.queries.may_use("uid-victim-0", "a")

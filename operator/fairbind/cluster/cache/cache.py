@@ -25,7 +25,7 @@ from fairbind.cluster.classes.snapshot import Scale, SnapshotBuilder
 from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts
 from fairbind.cluster.state.consistency import check_same, describe
 from fairbind.cluster.state.forecast import find_opened
-from fairbind.cluster.state.kubelet_refusals import Rest, TenantDemand
+from fairbind.cluster.state.kubelet_refusals import Rest, TenantRequests
 from fairbind.cluster.state.pods import PodEntry, PodRecord, find_detail, find_tenant, is_waiting
 from fairbind.cluster.state.positions import Held, Waiting
 from fairbind.cluster.tenancy.tenants import SYSTEM_NAMESPACES, Directory, TenantSpec
@@ -409,16 +409,16 @@ class ClusterCache:
     def _follow_kubelet(self, entry: PodEntry, position: Held, *, is_refused: bool) -> None:
         """Note that a kubelet refused a pod, or runs it."""
         if position.tenant is not None:
-            kind, refusals = (position.tenant, entry.facts.demand), self.books.servers.refusals
+            kind, refusals = (position.tenant, entry.facts.demand.real), self.books.servers.refusals
             note = refusals.refuse if is_refused else refusals.accept
             if note(kind, position.node):
                 self._reopen(kind)
 
-    def _reopen(self, kind: TenantDemand) -> None:
-        """Have the classes of a tenant with a demand made again: other nodes rest for them than before."""
-        tenant, demand = kind
+    def _reopen(self, kind: TenantRequests) -> None:
+        """Have the classes of a tenant with these requests made again: other nodes rest for them than before."""
+        tenant, requests = kind
         queues = self.books.queues_by_tenant.get(tenant, {})
-        self.books.changed_queues.update(dict.fromkeys(key for key in queues if key.demand is demand))
+        self.books.changed_queues.update(dict.fromkeys(key for key in queues if key.demand.real == requests))
         self._touch()
 
     def advance_rests(self, now: float) -> list[Rest]:

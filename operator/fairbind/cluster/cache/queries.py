@@ -70,7 +70,7 @@ class Queries:
         tenant = find_tenant(facts, books.directory, books.scheduler_name)
         if tenant is None or facts.scheduler != books.scheduler_name:
             return False
-        return books.servers.refusals.is_resting((tenant, facts.demand), node)
+        return books.servers.refusals.is_resting((tenant, facts.demand.real), node)
 
     def may_await(self, uid: str, node: str) -> bool:
         """Whether a decided pod may go to its node still once its claims are bound: all else that `may_use` asks."""

@@ -391,7 +391,7 @@ class SnapshotBuilder:
         if key.load is not None:
             limits = self._books.volumes.limits
             placement = eligibility.share(limits.restrict(placement, key.load, eligibility.index))
-        if resting := servers.refusals.find_resting((key.tenant, key.demand)):
+        if resting := servers.refusals.find_resting((key.tenant, key.demand.real)):
             closed_k = np.isin(np.array(servers.names), resting)
             placement = eligibility.share(close(placement, closed_k, REFUSED))
         return placement

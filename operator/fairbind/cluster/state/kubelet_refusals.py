@@ -2,9 +2,10 @@
 
 A device plugin that is broken, a node whose disk is full or a runtime that has lost a feature: the kubelet refuses each
 pod within a second, the node looks free again, and the best fit for the next pod is the same node. So after
-`MOST_REFUSALS` refusals in a row the node **rests** for pods of that tenant with that demand: for `FIRST_REST_SECONDS`,
-and after each further refusal twice as long, up to `MAX_REST_SECONDS`. A pod of that kind that runs there ends it. Of
-other tenants each finds out for itself, so that pods that every kubelet refuses close no node to others.
+`MOST_REFUSALS` refusals in a row the node **rests** for pods of that tenant with equal requests. It rests for
+`FIRST_REST_SECONDS`, and after each further refusal twice as long, up to `MAX_REST_SECONDS`. A pod of that kind that
+runs there ends it. Of other tenants each finds out for itself, so that pods that every kubelet refuses close no node to
+others.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
 
-from fairbind.cluster.objects.facts import Demand
+from fairbind.cluster.objects.facts import Amounts
 from fairbind.model import Rejection, RejectionKind
 
 REFUSED = Rejection(RejectionKind.REFUSED)
@@ -26,8 +27,8 @@ FORGET_SECONDS = 3_600.0
 MOST_KNOWN = 1_024
 """So many nodes and demands of a tenant are known at most."""
 
-TenantDemand = tuple[str, Demand]
-"""Pods of a tenant with a demand."""
+TenantRequests = tuple[str, Amounts]
+"""Pods of a tenant with equal requests, whatever they hold through claims besides."""
 
 
 @dataclass(slots=True)
@@ -53,15 +54,15 @@ class KubeletRefusals:
     """See the module. Times are those of the clock of who calls `advance`."""
 
     def __init__(self) -> None:
-        self._known: dict[str, dict[tuple[Demand, str], _Refusals]] = {}
+        self._known: dict[str, dict[tuple[Amounts, str], _Refusals]] = {}
 
-    def refuse(self, kind: TenantDemand, node: str) -> bool:
+    def refuse(self, kind: TenantRequests, node: str) -> bool:
         """Note that a kubelet refused a pod; return whether its node rests from now on."""
-        tenant, demand = kind
+        tenant, requests = kind
         known = self._known.setdefault(tenant, {})
-        if (demand, node) not in known and len(known) >= MOST_KNOWN:
+        if (requests, node) not in known and len(known) >= MOST_KNOWN:
             del known[next(iter(known))]
-        found = known.setdefault((demand, node), _Refusals())
+        found = known.setdefault((requests, node), _Refusals())
         if found.rests:
             return False  # it was decided before
         found.count += 1
@@ -70,39 +71,39 @@ class KubeletRefusals:
             found.rest_seconds = min(2 * found.rest_seconds or FIRST_REST_SECONDS, MAX_REST_SECONDS)
         return found.rests
 
-    def accept(self, kind: TenantDemand, node: str) -> bool:
+    def accept(self, kind: TenantRequests, node: str) -> bool:
         """Note that a pod runs; return whether its node rests no more."""
-        tenant, demand = kind
-        found = self._known.get(tenant, {}).pop((demand, node), None)
+        tenant, requests = kind
+        found = self._known.get(tenant, {}).pop((requests, node), None)
         return found is not None and found.rests
 
-    def is_resting(self, kind: TenantDemand, node: str) -> bool:
+    def is_resting(self, kind: TenantRequests, node: str) -> bool:
         """Whether pods of a kind do not go to a node now."""
         found = self._known.get(kind[0], {}).get((kind[1], node))
         return found is not None and found.rests
 
-    def find_resting(self, kind: TenantDemand) -> list[str]:
+    def find_resting(self, kind: TenantRequests) -> list[str]:
         """Return the nodes that rest for pods of a kind."""
-        tenant, demand = kind
-        return [node for (of, node), it in self._known.get(tenant, {}).items() if of is demand and it.rests]
+        tenant, requests = kind
+        return [node for (of, node), it in self._known.get(tenant, {}).items() if of == requests and it.rests]
 
     def list_refusing(self) -> tuple[str, ...]:
         """Return the nodes that have rested and on which no pod of that kind has run since, sorted."""
         known = (item for of_tenant in self._known.values() for item in of_tenant.items())
         return tuple(sorted({node for (_, node), found in known if found.rest_seconds}))
 
-    def advance(self, now: float) -> Iterator[Rest | TenantDemand]:
+    def advance(self, now: float) -> Iterator[Rest | TenantRequests]:
         """Yield the rests that have begun since the last call, and the kinds of pods for which a node rests no more."""
         for tenant, of_tenant in list(self._known.items()):
-            for (demand, node), found in list(of_tenant.items()):
+            for (requests, node), found in list(of_tenant.items()):
                 if found.until == inf:
                     found.until = now + (found.rest_seconds if found.rests else FORGET_SECONDS)
                     if found.rests:
                         yield Rest(node, tenant, found.rest_seconds)
                 elif found.until <= now and found.rests:  # one more refusal, and it rests again
                     found.rests, found.count, found.until = False, MOST_REFUSALS - 1, now + FORGET_SECONDS
-                    yield tenant, demand
+                    yield tenant, requests
                 elif found.until <= now:
-                    del of_tenant[demand, node]
+                    del of_tenant[requests, node]
             if not of_tenant:
                 del self._known[tenant]
