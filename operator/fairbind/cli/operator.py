@@ -32,7 +32,7 @@ from fairbind.kube.operator.extender import ExtenderSettings
 from fairbind.kube.operator.gates import GateSettings
 from fairbind.kube.operator.health import Health
 from fairbind.kube.operator.journal import JournalWriter
-from fairbind.kube.operator.life import run_operator
+from fairbind.kube.operator.life import Operator
 from fairbind.kube.operator.loop_thread import LoopThread
 from fairbind.kube.operator.other_installations import OtherInstallations
 from fairbind.kube.operator.surroundings import Answer, OperatorSettings, Surroundings
@@ -276,20 +276,20 @@ async def _serve(
         async with front.thread.entered(_serving(pages, metrics, health, front_api)) as url:
             _log.info("fairbind %s as %s; metrics on %s/metrics", __version__, settings.identity, url)
             _log.info("cluster %s by %s", credentials.server, credentials.source)
-            await run_operator(
-                settings,
-                credentials=credentials,
-                api=api,
-                observer=metrics,
-                health=health,
-                stop=stopping.requested,
-                reinstall_signals=stopping.install,
-                journal=journal,
-                surroundings=Surroundings(
-                    make_election=lambda on_change: ThreadedElector(make_elector, front.thread, on_change),
-                    serve_extender=None if extender is None else partial(extender.serve, front.thread),
-                ),
+            surroundings = Surroundings(
+                make_election=lambda on_change: ThreadedElector(make_elector, front.thread, on_change),
+                serve_extender=None if extender is None else partial(extender.serve, front.thread),
             )
+            await Operator(
+                settings,
+                credentials,
+                api,
+                metrics,
+                health,
+                stopping.install,
+                journal=journal,
+                surroundings=surroundings,
+            ).run(stopping.requested)
     finally:
         if journal is not None:
             journal.close()

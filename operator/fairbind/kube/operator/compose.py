@@ -53,7 +53,7 @@ class Parts:
         journal: Journal | None,
         on_lead: OnChange,
     ) -> None:
-        """on_lead: called when this replica begins to lead or ends. For the rest see `run_operator`."""
+        """on_lead: called when this replica begins to lead or ends. For the rest see `Operator`."""
         clocks = surroundings.clocks
         self.failures = PartFailures(observer)
         self._observer = observer

@@ -36,24 +36,6 @@ PASSING = frozenset({CATCH_UP, UNCONFIRMED})
 _log = logging.getLogger(__name__)
 
 
-async def run_operator(
-    settings: OperatorSettings,
-    *,
-    credentials: Credentials,
-    api: Api,
-    observer: Observer,
-    health: Health,
-    stop: asyncio.Event,
-    reinstall_signals: Callable[[], None],
-    journal: Journal | None = None,
-    surroundings: Surroundings | None = None,
-) -> None:
-    """Run until `stop` is set and then end in order. FairbindError when a part of it came to an end by itself."""
-    await Operator(
-        settings, credentials, api, observer, health, reinstall_signals, journal=journal, surroundings=surroundings
-    ).run(stop)
-
-
 class Operator:
     """One replica: its parts, and the tasks that they live in."""
 
@@ -89,7 +71,7 @@ class Operator:
         self.tasks = Tasks(self.parts.failures, PASSING)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Live all three parts of the operator's life."""
+        """Run until `stop` is set, and then end in order. FairbindError when a part of it came to an end by itself."""
         stopping = asyncio.create_task(stop.wait(), name="stop")
         try:
             self._start_listening()
