@@ -23,14 +23,14 @@ CHUNK_BYTES = 1 << 16
 
 
 class Flows:
-    """Passes bytes on, in a thread of its own, until it is cut; then connections are refused until it is mended.
+    """Passes bytes on, in a thread of its own, until it is cut; then connections are refused until it is restored.
 
     upstream: host and port that new connections lead to.
     """
 
     def __init__(self) -> None:
         self.upstream = ("", 0)
-        self.port = find_free_ports(1)[0]  # one that no client is given while nobody listens
+        self.port = find_free_ports(1)[0]  # one that no client is given while it has no listener
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="relay", daemon=True)
         self._listener: socket.socket | None = None

@@ -1,7 +1,7 @@
 """What must hold whatever went wrong, from the API server's audit log alone; read on as it grows.
 
 The log has, besides every binding, every write of the lease and every patch of a pod with its body. A term begins when
-a write of the lease that names somebody was received, and ends with the next write that was done, or `LEASE_SECONDS`
+a write of the lease that names a holder was received, and ends with the next write that was done, or `LEASE_SECONDS`
 after the last one of its holder. An operator patches a pod itself, and not its status, only to open its gate.
 """
 

@@ -374,7 +374,7 @@ class SnapshotBuilder:
             placement = eligibility.share(replace(placement, preference_k=None))  # `Ruling.wishes` has it all
         # Last, as what is shared above must not say what is promised: not all classes that share it may use that.
         nominations, prefers = self._books.nominations, ruling.wishes is None
-        if ruling.wishes is not None and key.nominee is not None:
+        if ruling.wishes is not None and key.nominated is not None:
             ruling = ruling._replace(wishes=nominations.add_wish(ruling.wishes, key, servers.index))
         placement = nominations.reserve(placement, key, servers.axes, servers.index, prefers=prefers)
         return queue.build_task_class(servers.axes, placement, eligibility, pin, ruling, servers.claimed_only)

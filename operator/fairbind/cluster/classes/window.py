@@ -196,7 +196,7 @@ class _Sorted:
         key = queue.key
         if key.unsupported is None:
             simple = self._eligibility.simplify(key.constraints)
-            look = simple, key.selected_by, key.wishes, key.overtaken, key.nominee, key.load, key.unbound
+            look = simple, key.selected_by, key.wishes, key.above_priority, key.nominated, key.load, key.unbound
             of_look, kind = self.looks.get(look), (key.demand, key.pin, key.takes_turns)
             if of_look is None:
                 of_look = self.looks[look] = LookGroups(look)

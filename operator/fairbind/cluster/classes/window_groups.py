@@ -27,9 +27,9 @@ Look = tuple[
     VolumeLoad | None,
     tuple[Wanted, ...],
 ]
-"""What decides a placement: constraints without what does not matter now, the terms in use that select the pods, what
-they require about others, which reserved room they may use (`QueueKey.overtaken`, `QueueKey.nominee`), and the volumes
-that they bring and want."""
+"""All that decides a placement: constraints without what does not matter now, the terms in use that select the pods,
+what they require about others, which reserved room they may use (`QueueKey.rank`), and the volumes that they bring and
+want."""
 
 
 GroupKind = tuple[Demand, str | None, bool]

@@ -42,15 +42,15 @@ class Nomination:
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """Before which nominated pods a pod comes: of those up to the priority `overtaken`, and `nominee`, itself."""
+    """Nominated pods that a pod comes before: those up to the priority `above_priority`, and `nominated`, itself."""
 
-    overtaken: int | None = None
-    nominee: str | None = None
+    above_priority: int | None = None
+    nominated: str | None = None
 
     def is_behind(self, nomination: Nomination) -> bool:
         """Whether the nominated pod comes first, so that its place counts."""
-        is_overtaken = self.overtaken is not None and nomination.priority <= self.overtaken
-        return not is_overtaken and nomination.uid != self.nominee
+        is_above = self.above_priority is not None and nomination.priority <= self.above_priority
+        return not is_above and nomination.uid != self.nominated
 
 
 class PromisedPods:

@@ -125,7 +125,7 @@ class _Namespace:
 
 
 class Outcomes:
-    """How the last attempts of all namespaces, or of all tenants, went.
+    """The outcomes of the last attempts of all namespaces, or of all tenants.
 
     >>> outcomes = Outcomes()
     >>> for n in range(20):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 
 MAX_HELD_SECONDS = 1.0
-"""How long a gate is not opened without room because gates with room are being opened, one after the other."""
+"""The longest time for which a gate without room waits while gates with room are opened, one after the other."""
 
 
 class Openings:
@@ -41,7 +41,7 @@ class Openings:
         return True
 
     def must_wait(self, now: float, *, has_candidates: bool) -> bool:
-        """Whether gates without room wait for those with room, for `MAX_HELD_SECONDS` at most.
+        """Tell whether gates without room wait for those with room, for `MAX_HELD_SECONDS` at most.
 
         The other scheduler takes pods in the order in which it sees their gates open.
         """

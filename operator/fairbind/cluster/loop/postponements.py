@@ -8,7 +8,7 @@ from math import inf
 FIRST_POSTPONE_SECONDS = 1.0
 MAX_POSTPONE_SECONDS = 10.0
 MAX_REMEMBERED = 10_000
-"""How many pods are known to have failed before, at most."""
+"""The most pods that are known to have failed before."""
 
 
 class Postponements:

@@ -10,11 +10,11 @@ MAX_EXPLAINED = 1_024
 """Classes that one cycle explains again, though nothing has changed for them."""
 EXPLAIN_SECONDS = 5.0
 EXPLAIN_SECONDS_PER_CLASS = 5e-4
-"""How old the explanation of a class may be when very many wait: a fiftieth of the time goes into explaining them."""
+"""The age that an explanation may have when very many classes wait: a fiftieth of the time goes into explanations."""
 
 
 def is_recalling(classes: int) -> bool:
-    """Whether so many classes wait that a cycle recalls what fitted nowhere in the one before it."""
+    """Tell whether so many classes wait that a cycle recalls what fitted nowhere in the one before it."""
     return classes >= MANY_CLASSES
 
 

@@ -72,7 +72,7 @@ class Nominations:
         del self._by_uid[nomination.uid]
         self._count(nomination.priority, -1)
 
-    def find_overtaken(self, priority: int) -> int | None:
+    def find_above_priority(self, priority: int) -> int | None:
         """Return the highest promised priority that a pod of this priority is above, or None."""
         return max((promised for promised in self._priorities if promised < priority), default=None)
 
@@ -96,7 +96,7 @@ class Nominations:
         if not is_known or len(self._placements) > MOST_KNOWN:
             self._made_for = self.version, axes, index
             self._placements.clear()
-        asked = id(base), key.overtaken, key.nominee, prefers
+        asked = id(base), key.above_priority, key.nominated, prefers
         known = self._placements.get(asked)
         if known is None:
             made = replace(base, reserved=self._find_room(key, axes, index))
@@ -118,7 +118,7 @@ class Nominations:
 
     def _find_server(self, key: QueueKey, index: Mapping[str, int]) -> int | None:
         """Return the server to which the pod of a class is nominated; None: to none that is there."""
-        nomination = None if key.nominee is None else self._by_uid.get(key.nominee)
+        nomination = None if key.nominated is None else self._by_uid.get(key.nominated)
         return None if nomination is None else index.get(nomination.node)
 
     def _find_room(self, key: QueueKey, axes: Axes, index: Mapping[str, int]) -> dict[int, tuple[int, ...]]:

@@ -1,4 +1,4 @@
-"""What makes a class of waiting pods: all that decides where they may go and in whose share they count."""
+"""Keys of classes of waiting pods: all that decides where they may go and in whose share they count."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from fairbind.model import Rejection
 
 
 class QueueKey(NamedTuple):
-    """What makes a class.
+    """All that makes a class.
 
     unsupported: why its pods may not be placed at all, or None. pin: the name of the only node that they may use, or
-    None. selected_by: the terms in use that select its pods, if these may be placed. overtaken: the highest priority of
-    nominated pods that its pods are above, or None. nominee: the UID of its only pod, when that one is nominated
-    itself. wishes: what its pods require about other pods, or None. load: the volumes that a pod brings to its node, of
-    drivers that are looked at, or None. unbound: the volumes that a pod wants for claims that are not bound yet.
-    takes_turns: whether another scheduler places its pods when they have their turn.
+    None. selected_by: the terms in use that select its pods, if these may be placed. above_priority: the highest
+    priority of nominated pods that its pods are above, or None. nominated: the UID of its only pod, when that one is
+    nominated itself. wishes: what its pods require about other pods, or None. load: the volumes that a pod brings to
+    its node, of drivers that are looked at, or None. unbound: the volumes that a pod wants for claims that are not
+    bound yet. takes_turns: whether another scheduler places its pods when they have their turn.
     """
 
     tenant: str
@@ -29,8 +29,8 @@ class QueueKey(NamedTuple):
     unsupported: Rejection | None
     pin: str | None = None
     selected_by: frozenset[PodTerm] = frozenset()
-    overtaken: int | None = None
-    nominee: str | None = None
+    above_priority: int | None = None
+    nominated: str | None = None
     wishes: TopologyWishes | None = None
     load: VolumeLoad | None = None
     unbound: tuple[Wanted, ...] = ()
@@ -44,12 +44,12 @@ class QueueKey(NamedTuple):
     @property
     def has_reserved(self) -> bool:
         """Whether its pods may use what is kept from others for a nominated pod."""
-        return self.overtaken is not None or self.nominee is not None
+        return self.above_priority is not None or self.nominated is not None
 
     @property
     def rank(self) -> Rank:
         """Which nominated pods come before its pods."""
-        return Rank(self.overtaken, self.nominee)
+        return Rank(self.above_priority, self.nominated)
 
     @property
     def repelled(self) -> frozenset[PodTerm]:
