@@ -1,7 +1,8 @@
 """Write the references that follow from the code, or check that they are what they should be.
 
     python deploy/tools/docs.py           write metrics.md, cli.md, scenario.md and sweep.md in docs/reference,
-                                          what is made in docs/mechanisms, and the pictures of the guides
+                                          what is made in docs/mechanisms, the pictures of the guides, and
+                                          the list of derived values in docs/development.md
     python deploy/tools/docs.py --check   write nothing; exit 1 and name what differs
 
 The references of the custom resources and of the chart's values follow from YAML and are `deploy/tools/chart.py`'s.
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+import derived_values
 import mechanism_pages
 import pictures
 import scenario_page
@@ -198,6 +200,7 @@ def compute_outputs(root: Path) -> dict[Path, str]:
     """Return the text of every file, by path."""
     reference = root / "docs" / "reference"
     return {
+        root / "docs" / "development.md": derived_values.compute_page(root),
         reference / "metrics.md": compute_metrics_page(),
         reference / "cli.md": compute_command_page(),
         reference / "scenario.md": scenario_page.compute_page(MADE),

@@ -26,7 +26,6 @@ KNOWN = {
     "Devices": 19,
     "CycleState": 17,
     "Topology": 18,
-    "TaskQueue": 17,
     "ClusterCache": 16,
 }
 

@@ -33,6 +33,7 @@ from cluster.builders import (
     read_node,
     read_pod,
 )
+from derived import find_wrong
 from fairbind.cluster.cache.cache import ClusterCache
 from fairbind.cluster.classes import books, due
 from fairbind.cluster.filters.refusals import is_inside
@@ -318,6 +319,7 @@ class Histories(RuleBasedStateMachine):
         self.steps += 1
         if self.steps % self.pace == 0:
             self.check_scale()
+            assert find_wrong(self.cache) == []
             self.check_changes()
             self.cache.check_consistent()
 

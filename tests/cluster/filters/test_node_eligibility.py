@@ -205,11 +205,11 @@ def test_a_change_that_changes_no_answer_is_none_to_those_who_keep_answers() -> 
     eligibility = Eligibility()
     eligibility.set_nodes([read_node(make_node("a"))], None, ())
     eligibility.get_placement(read_constraints({}))
-    before = eligibility.answers_version
+    before = eligibility.answers.revision
     eligibility.change_nodes({0: read_node(make_node("a", allocatable={"cpu": "9", "pods": "1"}))})
-    assert eligibility.answers_version == before
+    assert eligibility.answers.revision == before
     eligibility.change_nodes({0: read_node(make_node("a", unschedulable=True))})
-    assert eligibility.answers_version > before
+    assert eligibility.answers.revision > before
 
 
 def test_names_are_looked_up_among_the_nodes() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import is_
 
 from fairbind.cluster.cache.narrowing import find_narrowed
 from fairbind.cluster.cache.overview import build_overview, compute_pending_reasons, find_counting
@@ -18,6 +19,7 @@ from fairbind.cluster.state.positions import Held
 from fairbind.cluster.state.queue_keys import QueueKey
 from fairbind.cluster.state.volume_plans import VolumePlan
 from fairbind.cluster.tenancy.tenants import TenantState
+from fairbind.derived import Derived
 from fairbind.model import Snapshot, Wait
 from fairbind.model.overview import ClusterOverview
 
@@ -44,7 +46,7 @@ class Queries:
     def __init__(self, books: Books, build_snapshot: Callable[[], Snapshot]) -> None:
         self._books = books
         self._build_snapshot = build_snapshot
-        self._host_names: tuple[Mapping[str, int], int, HostNames] | None = None
+        self._host_names = Derived(self._read_host_names, of=(books.eligibility.nodes,), is_same=is_)
         self._reasons: tuple[Snapshot, Sequence[Wait], Mapping[QueueKey, str]] | None = None
 
     def may_use(self, uid: str, node: str) -> bool:
@@ -123,13 +125,12 @@ class Queries:
 
     def find_host_names(self) -> HostNames:
         """Return the host names of all nodes. It costs something only after nodes came, went or changed."""
-        servers = self._books.servers
-        known = self._host_names
-        if known is None or known[0] is not servers.index or known[1] != servers.eligibility.version:
-            nodes = ((name, book.node) for name, book in servers.books.items())
-            names = HostNames({name: dict(node.labels) for name, node in nodes if node is not None})
-            known = self._host_names = servers.index, servers.eligibility.version, names
-        return known[2]
+        return self._host_names.get()
+
+    def _read_host_names(self) -> HostNames:
+        """Return the host names of all nodes."""
+        nodes = ((name, book.node) for name, book in self._books.servers.books.items())
+        return HostNames({name: dict(node.labels) for name, node in nodes if node is not None})
 
     def find_stray_gates(self) -> list[PodFacts]:
         """Return the pods behind our gate whose turn never comes, because they belong to no tenant.

@@ -87,13 +87,13 @@ class Books:
         self.changed_queues: dict[QueueKey, None] = {}
         self.wanted = WantedPods()
         self.usage = Usage(self.wanted)
-        self.nominations = Nominations()
         self.forecast = Forecast()
         self.own_nominated: set[str] = set()
         self.gated: dict[str, PodEntry] = {}
         self.running = RunningTasks()
         self.above: frozenset[str] = frozenset()
         self.eligibility = Eligibility()
+        self.nominations = Nominations(self.eligibility)
         self.selected_stale: dict[str, None] = {}
         self.images = PodImages(self.eligibility.images)
         self.image_stale: dict[QueueKey, None] = {}

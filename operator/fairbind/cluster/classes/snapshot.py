@@ -15,7 +15,7 @@ from fairbind.cluster.classes import due
 from fairbind.cluster.classes.books import Books
 from fairbind.cluster.classes.counting import compute_counts, compute_fits, find_chosen, list_unslotted
 from fairbind.cluster.classes.growths import follow_growths
-from fairbind.cluster.classes.pinning import refuse
+from fairbind.cluster.classes.pinning import make_pin, refuse
 from fairbind.cluster.classes.server_classes import ServerGrouping
 from fairbind.cluster.classes.task_queue import NO_RULING, Ruling, TaskQueue
 from fairbind.cluster.classes.window import MAX_CLASSES, MAX_PLACEMENTS, Choice, Window
@@ -29,6 +29,7 @@ from fairbind.cluster.state.holdings import MAX_HELD_PLACEMENTS, choose_held_pla
 from fairbind.cluster.state.kubelet_refusals import REFUSED
 from fairbind.cluster.state.node_books import Axes
 from fairbind.cluster.state.queue_keys import QueueKey
+from fairbind.derived import Memo
 from fairbind.model import (
     ClassChanges,
     LimitRule,
@@ -82,10 +83,11 @@ class SnapshotBuilder:
         self._shape_answers = 0
         self._closings_valid_for: tuple[int, int, int] | None = None
         self._crowded: frozenset[str] = frozenset()
-        self._nominations_version = 0
+        self._nominations_seen = 0
         self._answers = 0
-        self._restricted: dict[tuple[int, frozenset[PodTerm]], tuple[Placement, Placement]] = {}
-        self._restricted_valid_for = 0, 0
+        nodes, closed = books.eligibility.nodes, books.anti_affinity.closed
+        self._restricted = Memo(self._restrict, of=(nodes, closed), most=MAX_PLACEMENTS)
+        self._labelled = Memo(self._close_unlabelled, of=(nodes,), most=MAX_PLACEMENTS)
         self._rulings: dict[_Asked, Ruling] = {}
         self.window = Window(books.eligibility, is_limited=is_limited)
 
@@ -287,8 +289,8 @@ class SnapshotBuilder:
     def _note_changed_placements(self) -> None:
         """Note which queues must be looked at because nodes or placed pods changed."""
         books = self._books
-        valid_for = books.servers.axes, books.eligibility.answers_version, books.servers.claimed_version
-        closings_valid_for = (books.eligibility.version, *books.volumes.versions)
+        valid_for = books.servers.axes, books.eligibility.answers.revision, books.servers.claimed_version
+        closings_valid_for = (books.eligibility.nodes.revision, *books.volumes.versions)
         changed_terms = books.topology.take_changed()
         before, self._shape = self._shape, (books.servers.axes, books.servers.names)
         if valid_for != self._classes_valid_for:
@@ -304,10 +306,10 @@ class SnapshotBuilder:
         if images := books.eligibility.changed_images:
             self._note_due(key for key in books.queues if key.is_about_images(images))
             images.clear()
-        if books.nominations.version != self._nominations_version:
+        if books.nominations.changes.revision != self._nominations_seen:
             self._note_due(key for key in books.queues if key.has_reserved)
         self._classes_valid_for, self._closings_valid_for = valid_for, closings_valid_for
-        self._nominations_version = books.nominations.version
+        self._nominations_seen = books.nominations.changes.revision
 
     def _note_shape(self) -> None:
         """Note that no class of before goes with the nodes and resources of now."""
@@ -356,13 +358,13 @@ class SnapshotBuilder:
         if queue.is_plain:
             return queue.build_task_class(servers.axes, placement, eligibility, claimed_only=servers.claimed_only)
         if key.pin is not None:
-            pin = queue.find_pin(placement, self._restrict(placement, key.repelled), servers.index)
+            pin = make_pin(key.pin, placement, self._restricted(placement, key.repelled), servers.index)
         else:
-            placement = self._restrict(placement, key.repelled)
+            placement = self._restricted(placement, key.repelled)
         if key.may_have_rules:
             open_ = placement
             if key.wishes is not None:
-                open_ = queue.close_unlabelled(placement, self._books.topology, eligibility)
+                open_ = self._labelled(placement, key.wishes)
             open_ = self._books.topology.promised.restrict(open_, key.rank, key.wishes, key.selected_by)
             if pin is None:
                 placement = open_
@@ -375,8 +377,8 @@ class SnapshotBuilder:
         # Last, as what is shared above must not say what is promised: not all classes that share it may use that.
         nominations, prefers = self._books.nominations, ruling.wishes is None
         if ruling.wishes is not None and key.nominated is not None:
-            ruling = ruling._replace(wishes=nominations.add_wish(ruling.wishes, key, servers.index))
-        placement = nominations.reserve(placement, key, servers.axes, servers.index, prefers=prefers)
+            ruling = ruling._replace(wishes=nominations.add_wish(ruling.wishes, key))
+        placement = nominations.reserve(placement, key, servers.axes, prefers=prefers)
         return queue.build_task_class(servers.axes, placement, eligibility, pin, ruling, servers.claimed_only)
 
     def _find_placement(self, key: QueueKey, simple: Constraints) -> Placement:
@@ -444,19 +446,13 @@ class SnapshotBuilder:
         )
 
     def _restrict(self, base: Placement, repelled: frozenset[PodTerm]) -> Placement:
-        """Return a placement without the nodes that placed pods close: one for thousands of classes, often."""
-        if not repelled:
-            return base
-        anti_affinity, eligibility = self._books.anti_affinity, self._books.eligibility
-        versions = anti_affinity.version, eligibility.version
-        if versions != self._restricted_valid_for or len(self._restricted) > MAX_PLACEMENTS:
-            self._restricted_valid_for = versions
-            self._restricted.clear()
-        known = self._restricted.get((id(base), repelled))
-        if known is None:
-            restricted = eligibility.share(anti_affinity.restrict(base, repelled, eligibility))
-            known = self._restricted[id(base), repelled] = base, restricted
-        return known[1]
+        """Return a placement without the nodes that placed pods close."""
+        eligibility = self._books.eligibility
+        return eligibility.share(self._books.anti_affinity.restrict(base, repelled, eligibility)) if repelled else base
+
+    def _close_unlabelled(self, base: Placement, wishes: TopologyWishes) -> Placement:
+        """Return a placement without the nodes that lack a label which wishes need."""
+        return self._books.eligibility.share(self._books.topology.close_unlabelled(base, wishes))
 
     def add_detail(self, snapshot: Snapshot) -> Snapshot:
         """Return a snapshot of now with what each tenant holds task by task and server by server."""

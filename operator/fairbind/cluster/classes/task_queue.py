@@ -7,14 +7,13 @@ Its tasks stay sorted while pods come and go, and what a snapshot needs of it is
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from math import inf
 from typing import NamedTuple
 
-from fairbind.cluster.classes.pinning import lack, make_pin
+from fairbind.cluster.classes.pinning import lack
 from fairbind.cluster.filters.node_eligibility import Eligibility
-from fairbind.cluster.filters.topology import Topology
 from fairbind.cluster.state.node_books import Axes, compute_vector
 from fairbind.cluster.state.queue_keys import QueueKey
 from fairbind.model import DomainRules, Pin, Placement, Rejection, RejectionKind, SoftWishes, Task, TaskClass
@@ -43,12 +42,9 @@ class TaskQueue:
         "_axes",
         "_base",
         "_claimed_only",
-        "_found_pin",
-        "_labelled",
         "_missing",
         "_oldest",
         "_pin",
-        "_pin_made_of",
         "_placement",
         "_ruling",
         "_shown",
@@ -70,10 +66,7 @@ class TaskQueue:
         self._claimed_only: frozenset[str] = frozenset()
         self._base: Placement | None = None
         self._pin: Pin | None = None
-        self._found_pin: Pin | None = None
-        self._pin_made_of: tuple[Placement, Placement, Mapping[str, int]] | None = None
         self._placement: Placement | None = None
-        self._labelled: tuple[tuple[Placement, int], Placement] | None = None
         self._ruling = NO_RULING
         self._task_class: TaskClass | None = None
         self._shown: tuple[Task, ...] | None = None
@@ -153,30 +146,9 @@ class TaskQueue:
         self.is_eligible = task_class.is_eligible
         return task_class
 
-    def find_pin(self, base: Placement, allowed: Placement, index: Mapping[str, int]) -> Pin:
-        """Return the server of a key that has a pin, and why it may be none; the same while nothing changes.
-
-        base, allowed, index: see `make_pin`.
-        """
-        assert self.key.pin is not None
-        known = self._pin_made_of
-        if known is None or known[0] is not base or known[1] is not allowed or known[2] is not index:
-            self._pin_made_of = base, allowed, index
-            self._found_pin = make_pin(self.key.pin, base, allowed, index)
-        assert self._found_pin is not None
-        return self._found_pin
-
     def follow(self, other: TaskQueue) -> None:
         """Take over where the tasks may go from a queue of equal demand and placement."""
         self.is_eligible = other.is_eligible
-
-    def close_unlabelled(self, base: Placement, topology: Topology, eligibility: Eligibility) -> Placement:
-        """Return the placement without the nodes that lack a label which its wishes need; remembered."""
-        assert self.key.wishes is not None
-        made_of = base, eligibility.version
-        if self._labelled is None or self._labelled[0] != made_of:
-            self._labelled = made_of, eligibility.share(topology.close_unlabelled(base, self.key.wishes))
-        return self._labelled[1]
 
     @property
     def oldest(self) -> float:

@@ -34,6 +34,7 @@ from fairbind.cluster.filters.term_index import (
     find_pairs,
 )
 from fairbind.cluster.objects.facts import NodeFacts, PodTerm
+from fairbind.derived import Given
 from fairbind.model import Placement, Rejection, RejectionKind
 from fairbind.model.servers import BoolArray
 
@@ -57,7 +58,7 @@ class _Group:
 class AntiAffinity:
     """The terms of placed pods, and the waiting pods that they may select.
 
-    find_namespace_labels: of a namespace by its name. version: grows when the domains that any term closes change.
+    find_namespace_labels: of a namespace by its name. closed: the domains that terms close.
     changed: the terms that close other domains than when it was emptied last.
     """
 
@@ -71,7 +72,7 @@ class AntiAffinity:
         self._groups: dict[str, dict[Labels, _Group]] = {}
         self._groups_by_key: dict[str, dict[str | None, dict[_Group, None]]] = {}
         self._stale: dict[_Group, None] = {}
-        self.version = 0
+        self.closed = Given()
         self.changed: set[PodTerm] = set()
 
     def copy_choice(self, other: AntiAffinity) -> None:
@@ -129,7 +130,7 @@ class AntiAffinity:
             return False
         domains = self._domains.setdefault(use[1], Counter())
         if not domains[domain]:
-            self.version += 1
+            self.closed.note_change()
             self.changed.add(use[1])
         domains[domain] += pods
         self._uses[use] += pods
@@ -144,7 +145,7 @@ class AntiAffinity:
         domains[domain] -= pods
         if not domains[domain]:
             del domains[domain]
-            self.version += 1
+            self.closed.note_change()
             self.changed.add(term)
         if not domains:
             del self._domains[term]

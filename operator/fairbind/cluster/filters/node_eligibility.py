@@ -44,6 +44,7 @@ from fairbind.cluster.filters.volume_columns import match_affinities, match_zone
 from fairbind.cluster.filters.volume_topology import OTHER_ZONE, OUT_OF_REACH
 from fairbind.cluster.objects.facts import Constraints, NodeFacts, Toleration
 from fairbind.cluster.objects.volume_facts import ANYWHERE
+from fairbind.derived import Given
 from fairbind.model import ExclusiveKeys, Placement, Rejection, Rejections, ServerWish
 from fairbind.model.servers import BoolArray
 
@@ -147,7 +148,7 @@ class Eligibility:
     """Verdicts for all constraints that were asked for, kept up to date node by node.
 
     index: of each node by its name, another object when nodes come or go.
-    version: grows with every change of the nodes. answers_version: grows when any answer may be another one.
+    nodes: as they were told last. answers: whether and where any constraints may go.
     simplify: see `SimplifiedConstraints.get`; asked of thousands at a time.
     images: which nodes have which. changed_images: those of which answers may be others; who looks at them clears them.
     """
@@ -156,8 +157,8 @@ class Eligibility:
         self.images = ImageLocality()
         self.changed_images: set[str] = set()
         self.reasons = Reasons()
-        self.version = 0
-        self.answers_version = 0
+        self.nodes = Given()
+        self.answers = Given()
         self._nodes: list[NodeFacts] = []
         self.index: Mapping[str, int] = {}
         self._selector: tuple[tuple[str, str], ...] = ()
@@ -180,8 +181,8 @@ class Eligibility:
         old, self._nodes, self._columns = self._nodes, list(nodes), None
         self.index = {node.name: index for index, node in enumerate(nodes)}
         self._placements.clear()
-        self.version += 1
-        self.answers_version += 1
+        self.nodes.note_change()
+        self.answers.note_change()
         if kept is None or selector != self._selector:
             self._follow_features(old, self._nodes)
             self._selector = selector
@@ -212,15 +213,15 @@ class Eligibility:
         for index, node in changed.items():
             self._nodes[index] = node
         self._columns = None
-        self.version += 1
+        self.nodes.note_change()
         asked = self._prepare(changed)
-        before = self.answers_version
+        before = self.answers.revision
         for verdict in self._verdicts.values():
             answers = [verdict.ask(index, node, self.reasons) for index, node in asked]
             if any(answers):
                 verdict.placement = verdict.server_wishes = None
-                self.answers_version += 1
-        if self.answers_version != before:
+                self.answers.note_change()
+        if self.answers.revision != before:
             self._forget_placements()
         self._forget_reasons()
 
@@ -308,7 +309,7 @@ class Eligibility:
         return self.get_columns().match_values(key, values)
 
     def get_columns(self) -> NodeColumns:
-        """Return the nodes of now by columns, as long as `version` stays the same."""
+        """Return the nodes of now by columns, until these change."""
         if self._columns is None:
             self._columns = NodeColumns(self._nodes, self.index, self._selector)
         return self._columns
@@ -320,7 +321,7 @@ class Eligibility:
 
     def _follow_features(self, old: Iterable[NodeFacts], new: Iterable[NodeFacts]) -> None:
         if self._simplified.follow(old, new):
-            self.answers_version += 1
+            self.answers.note_change()
 
     def _forget_placements(self) -> None:
         """Forget the placements that no verdict gives any more."""

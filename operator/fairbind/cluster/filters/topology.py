@@ -240,8 +240,8 @@ class Topology:
 
     def _follow_nodes(self) -> None:
         """Forget what was found out of other nodes, or of terms that are gone."""
-        if self._valid_for != self._eligibility.version:
-            self._valid_for = self._eligibility.version
+        if self._valid_for != self._eligibility.nodes.revision:
+            self._valid_for = self._eligibility.nodes.revision
             self._domains.clear()
             self._counters.clear()
             self._most_counters = MANY_COUNTERS
@@ -343,7 +343,7 @@ class Topology:
 
     def _count_held(self, term: PodTerm) -> DomainCounter:
         """Return the same with those that are placed already, for pods that carry the term themselves."""
-        domains, version = self._find_domains(term.topology_key), self._terms.version
+        domains, version = self._find_domains(term.topology_key), self._terms.closed.revision
         known = self._counters.get((term, domains, "held"))
         if known is None or known[0] != version:
             values = self._terms.find_closed(term)

@@ -271,10 +271,10 @@ class VolumeOffers:
         if offers != self.version or len(self._refused) > MOST_KNOWN or len(self._fitting) > MOST_KNOWN:
             self._fitting.clear()
             self._refused.clear()
-        if eligibility is not None and eligibility.version != nodes:
+        if eligibility is not None and eligibility.nodes.revision != nodes:
             self._refused.clear()
             self._reached.clear()
-            nodes = eligibility.version
+            nodes = eligibility.nodes.revision
         self._known_for = self.version, nodes
 
     def describe(self) -> object:

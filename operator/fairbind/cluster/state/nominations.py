@@ -18,15 +18,16 @@ What other pods' affinity and spread make of it, `filters.promised_pods` says.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairbind.cluster.filters.promised_pods import Nomination
+from fairbind.cluster.filters.node_eligibility import Eligibility
+from fairbind.cluster.filters.promised_pods import Nomination, Rank
 from fairbind.cluster.state.node_books import Axes, compute_vector
 from fairbind.cluster.state.queue_keys import QueueKey
+from fairbind.derived import Given, Memo
 from fairbind.model import Placement
 from fairbind.model.wishes import ServerWish, SoftWishes
 
@@ -52,15 +53,15 @@ class NominationChange:
 
 
 class Nominations:
-    """All of them. version: grows with each change."""
+    """All of them. changes: of them."""
 
-    def __init__(self) -> None:
-        self.version = 0
+    def __init__(self, eligibility: Eligibility) -> None:
+        self.changes = Given()
+        self._eligibility = eligibility
         self._by_uid: dict[str, Nomination] = {}
         self._priorities: Counter[int] = Counter()
         self._least_changed: int | None = None
-        self._placements: dict[tuple[int, int | None, str | None, bool], tuple[Placement, Placement]] = {}
-        self._made_for: tuple[int, Axes, Mapping[str, int]] = -1, (), {}
+        self._placements = Memo(self._make_placement, of=(self.changes, eligibility.nodes), most=MOST_KNOWN)
 
     def add(self, nomination: Nomination) -> None:
         """Take a promise."""
@@ -81,48 +82,38 @@ class Nominations:
         least, self._least_changed = self._least_changed, None
         return least
 
-    def reserve(
-        self, base: Placement, key: QueueKey, axes: Axes, index: Mapping[str, int], *, prefers: bool = True
-    ) -> Placement:
+    def reserve(self, base: Placement, key: QueueKey, axes: Axes, *, prefers: bool = True) -> Placement:
         """Return a placement with the promised room that pods of a class may use; the same while nothing changes.
 
-        index: of each node by its name; another object when it changes. prefers: whether the placement says which nodes
-        they like best; then a nominated pod likes its node best of all.
+        prefers: whether it says which nodes they like best; then a nominated pod likes its node best of all.
         """
         if not key.has_reserved:
             return base
-        version, known_axes, known_index = self._made_for
-        is_known = (version, known_axes) == (self.version, axes) and known_index is index
-        if not is_known or len(self._placements) > MOST_KNOWN:
-            self._made_for = self.version, axes, index
-            self._placements.clear()
-        asked = id(base), key.above_priority, key.nominated, prefers
-        known = self._placements.get(asked)
-        if known is None:
-            made = replace(base, reserved=self._find_room(key, axes, index))
-            server = self._find_server(key, index) if prefers else None
-            if server is not None:
-                made = replace(made, preference_k=_prefer(base, server))
-            known = self._placements[asked] = base, made
-        return known[1]
+        return self._placements(base, key.rank, axes, prefers)
 
-    def add_wish(self, wishes: SoftWishes, key: QueueKey, index: Mapping[str, int]) -> SoftWishes:
+    def _make_placement(self, base: Placement, rank: Rank, axes: Axes, prefers: bool) -> Placement:  # noqa: FBT001 - a part of the key
+        """Return a placement with the promised capacity that pods of a rank may use."""
+        made = replace(base, reserved=self._find_room(rank, axes))
+        server = self._find_server(rank.nominated) if prefers else None
+        return made if server is None else replace(made, preference_k=_prefer(base, server))
+
+    def add_wish(self, wishes: SoftWishes, key: QueueKey) -> SoftWishes:
         """Return the soft wishes of a class with that of a nominated pod for its node, which outweighs the others."""
-        server = self._find_server(key, index)
+        server = self._find_server(key.nominated)
         if server is None:
             return wishes
-        amount_k = np.zeros(len(index), dtype=np.int64)
+        amount_k = np.zeros(len(self._eligibility.index), dtype=np.int64)
         amount_k[server] = 1
         amount_k.flags.writeable = False
         return SoftWishes((*wishes.wishes, ServerWish(amount_k, NOMINATED_WEIGHT, most=1)))
 
-    def _find_server(self, key: QueueKey, index: Mapping[str, int]) -> int | None:
-        """Return the server to which the pod of a class is nominated; None: to none that is there."""
-        nomination = None if key.nominated is None else self._by_uid.get(key.nominated)
-        return None if nomination is None else index.get(nomination.node)
+    def _find_server(self, uid: str | None) -> int | None:
+        """Return the server to which a pod is nominated; None: to none that is there."""
+        nomination = None if uid is None else self._by_uid.get(uid)
+        return None if nomination is None else self._eligibility.index.get(nomination.node)
 
-    def _find_room(self, key: QueueKey, axes: Axes, index: Mapping[str, int]) -> dict[int, tuple[int, ...]]:
-        rank, room = key.rank, dict[int, tuple[int, ...]]()
+    def _find_room(self, rank: Rank, axes: Axes) -> dict[int, tuple[int, ...]]:
+        index, room = self._eligibility.index, dict[int, tuple[int, ...]]()
         for nomination in self._by_uid.values():
             if nomination.node in index and not rank.is_behind(nomination):
                 server = index[nomination.node]
@@ -132,7 +123,7 @@ class Nominations:
         return room
 
     def _count(self, priority: int, sign: int) -> None:
-        self.version += 1
+        self.changes.note_change()
         before = self._priorities[priority]
         self._priorities[priority] += sign
         if not before or not self._priorities[priority]:

@@ -1,0 +1,169 @@
+"""What follows from other state is declared (`fairbind.derived`), and not kept by rules of its own.
+
+Kept by hand is what these names give away: what a value was made of (`_valid_for`, `_made_for`), a count of changes
+(`version += 1`), a set of what is out of date (`_stale`, `_changed`), a place in a list of changes (`_seen`, `_cursor`)
+and a key that is an object's `id`. KNOWN lists what there is; it only gets shorter.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+import derived_values
+from house.tree import ROOT, find_files
+
+PACKAGES = ("cluster", "scheduling")
+MOST_DECLARED = 20
+KNOWN: dict[str, list[str]] = {
+    "cluster/classes/books.py": ["Books.changed_queues", "Books.image_stale", "Books.selected_stale"],
+    "cluster/classes/server_classes.py": ["ServerGrouping._valid_for"],
+    "cluster/classes/snapshot.py": [
+        "SnapshotBuilder._answers",
+        "SnapshotBuilder._classes_valid_for",
+        "SnapshotBuilder._closings_valid_for",
+        "SnapshotBuilder._nominations_seen",
+    ],
+    "cluster/classes/window.py": ["Window._changes"],
+    "cluster/classes/window_groups.py": ["Group.is_stale"],
+    "cluster/filters/anti_affinity.py": ["AntiAffinity._stale", "AntiAffinity.changed", "id"],
+    "cluster/filters/attach_limits.py": [
+        "AttachLimits._known_for",
+        "AttachLimits._slot_versions",
+        "AttachLimits.stale_nodes",
+        "AttachLimits.version",
+    ],
+    "cluster/filters/image_locality.py": ["ImageLocality.changed"],
+    "cluster/filters/node_eligibility.py": ["Eligibility.changed_images"],
+    "cluster/filters/placed_pods.py": ["PlacedPods.changed"],
+    "cluster/filters/promised_pods.py": ["PromisedPods.changed"],
+    "cluster/filters/simplified.py": ["SimplifiedConstraints.version", "id"],
+    "cluster/filters/term_index.py": ["TermIndex._waits_for", "id"],
+    "cluster/filters/topology.py": ["Topology._changed", "Topology._valid_for", "id"],
+    "cluster/filters/volume_offers.py": ["VolumeOffers._known_for", "VolumeOffers.version"],
+    "cluster/loop/rounds.py": ["Rounds.has_changed"],
+    "cluster/state/device_pools.py": ["DevicePools._stale"],
+    "cluster/state/devices.py": [
+        "Devices._stale_claims",
+        "Devices._stale_nodes",
+        "Devices._stale_pods",
+        "Devices._unserved_made_of",
+        "Devices.classes_version",
+    ],
+    "cluster/state/nodes.py": [
+        "Servers._are_devices_changed",
+        "Servers._are_ports_changed",
+        "Servers._changed_books",
+        "Servers._changed_nodes",
+        "Servers._is_everything_changed",
+        "Servers._is_list_changed",
+        "Servers._is_system_changed",
+        "Servers.capacity_version",
+        "Servers.claimed_version",
+        "Servers.offers_version",
+    ],
+    "cluster/state/nominations.py": ["Nominations._least_changed"],
+    "cluster/state/running.py": ["RunningTasks._changed", "_TasksByNode._changed"],
+    "cluster/state/usage.py": ["Usage._changed", "Usage._detailed_for", "Usage._is_list_changed", "Usage._made_for"],
+    "cluster/state/volumes.py": ["Volumes._stale"],
+    "cluster/state/wish_turns.py": ["WishTurns._changes"],
+    "cluster/tenancy/tenants.py": ["Directory._is_all_stale", "Directory._is_unclaimed_stale", "Directory._stale"],
+    "scheduling/cycle/cycle.py": ["id"],
+    "scheduling/cycle/draft.py": ["id"],
+    "scheduling/cycle/servers/arrangements.py": ["Arrangement._gains_seen"],
+    "scheduling/cycle/servers/shapes.py": [
+        "PinnedShape._gains_seen",
+        "PinnedShape._openings_seen",
+        "Shape._cursor",
+        "Shape._gains_seen",
+        "Shape._openings_seen",
+        "id",
+    ],
+    "scheduling/cycle/servers/topology.py": ["DomainFilter.openings"],
+    "scheduling/cycle/servers/wishes.py": ["id"],
+    "scheduling/cycle/state.py": ["CycleState._changed_rows", "CycleState._seen", "CycleState._stale", "id"],
+    "scheduling/cycle/waits/explain.py": ["id"],
+    "scheduling/cycle/waits/reaches.py": ["id"],
+    "scheduling/cycle/waits/store.py": ["id"],
+    "scheduling/cycle/waits/unschedulable_cache.py": ["UnschedulableCache._seen", "id"],
+    "scheduling/fair_shares/demand_groups.py": ["id"],
+    "scheduling/policies/levels.py": ["Progress.version", "id"],
+}
+MADE_OF = re.compile(r"(valid|made|known|detailed)_(for|of)$|_for$")
+COUNT = re.compile(r"(version|versions|changes|answers|openings)$")
+STALE = re.compile(r"stale|changed")
+CURSOR = re.compile(r"_seen$|cursor$")
+
+
+def find_by_hand(tree: ast.AST) -> list[str]:
+    """Return what is kept by hand, by class and attribute."""
+    return sorted(
+        {
+            f"{owner.name}.{name}"
+            for owner in ast.walk(tree)
+            if isinstance(owner, ast.ClassDef)
+            for name in _find_in_class(owner)
+        }
+        | {"id" for node in ast.walk(tree) if _is_key(node)}
+    )
+
+
+def _find_in_class(owner: ast.ClassDef) -> Iterator[str]:
+    for node in ast.walk(owner):
+        if isinstance(node, ast.AugAssign) and (name := _name_own(node.target)) and COUNT.search(name):
+            yield name
+        name = _name_own(node) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) else ""
+        if any(pattern.search(name) for pattern in (MADE_OF, STALE, CURSOR)):
+            yield name
+
+
+def _name_own(node: ast.expr) -> str:
+    """Return the name of an attribute of `self`, also where one of its parts is meant."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node.attr if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "self" else ""
+
+
+def _is_key(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "id"
+
+
+def test_nothing_more_is_kept_by_hand() -> None:
+    found = {
+        path.relative_to(ROOT / "operator" / "fairbind").as_posix(): by_hand
+        for path in find_files(*(f"operator/fairbind/{package}/**/*.py" for package in PACKAGES))
+        if (by_hand := find_by_hand(ast.parse(path.read_text(encoding="utf-8"))))
+    }
+
+    assert found == KNOWN
+
+
+def test_what_is_kept_by_hand_is_found() -> None:
+    source = """
+class Memory:
+    def ask(self, base):
+        if self._valid_for != self.other.version:
+            self._valid_for = self.other.version
+        self.version += 1
+        self._slot_versions["a"] += 1
+        self._stale_nodes.clear()
+        self._is_list_changed = True
+        self._cursor = 1
+        return self._known[id(base)]
+"""
+    assert find_by_hand(ast.parse(source)) == [
+        "Memory._cursor",
+        "Memory._is_list_changed",
+        "Memory._slot_versions",
+        "Memory._valid_for",
+        "Memory.version",
+        "id",
+    ]
+
+
+def test_few_values_are_declared_and_each_says_what_it_is() -> None:
+    declared = derived_values.find_declarations(ROOT)
+
+    assert 0 < len(declared) <= MOST_DECLARED
+    assert all(each.about for each in declared)
