@@ -149,7 +149,7 @@ def test_task_shares_count_servers_that_a_tenant_may_not_use() -> None:
 
 def solve_large(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> tuple[Instance, Solution]:
     """Solve as if the problem were large: few pairs at first, those of which a class runs the most tasks."""
-    monkeypatch.setattr("fairbind.fairness.solvers.maxmin.level_lp.FEW_PAIRS", 0)
+    monkeypatch.setattr("fairbind.fairness.solvers.maxmin.level_lp.PAIRS_AT_ONCE", 0)
     monkeypatch.setattr("fairbind.fairness.solvers.maxmin.level_lp.FIRST_PAIRS", 1)
     monkeypatch.setattr("fairbind.fairness.solvers.maxmin.level_lp.MORE_PAIRS", 1)
     instance = reduce_problem(problem)
@@ -265,7 +265,7 @@ def test_a_large_problem_begins_with_few_pairs(monkeypatch: pytest.MonkeyPatch) 
     instance = reduce_problem(problem)
     level_per_task_i = instance.share_per_task_i / instance.weight_i
     assert LevelProgram(instance, level_per_task_i, None).has_pair_ik.all()
-    monkeypatch.setattr("fairbind.fairness.solvers.maxmin.level_lp.FEW_PAIRS", 8)
+    monkeypatch.setattr("fairbind.fairness.solvers.maxmin.level_lp.PAIRS_AT_ONCE", 8)
     monkeypatch.setattr("fairbind.fairness.solvers.maxmin.level_lp.FIRST_PAIRS", 1)
     has_pair_ik = LevelProgram(instance, level_per_task_i, None).has_pair_ik
     best_i, best_k = instance.gamma_ik.argmax(axis=1), instance.gamma_ik.argmax(axis=0)

@@ -81,7 +81,7 @@ def leave_out_psdsf_market_start() -> None:
 
 def leave_out_column_generation() -> None:
     """All pairs are in the program at once."""
-    level_lp.FEW_PAIRS = sys.maxsize
+    level_lp.PAIRS_AT_ONCE = sys.maxsize
 
 
 PARTS_OUT: dict[str, Callable[[], None]] = {

@@ -16,7 +16,7 @@ from fairbind.model import MAX_AMOUNT, ExclusiveKeys, Placement, PolicySettings,
 from fairbind.scheduling import CycleState, UnschedulableCache, run_cycle
 from fairbind.scheduling.fair_shares.audit import audit, make_audit_scene
 from fairbind.scheduling.fair_shares.problem import make_exact_problem
-from fairbind.scheduling.policies.levels import FEW
+from fairbind.scheduling.policies.levels import EXACT_POOLS
 from rejections import lack
 from scheduling.reference import check_report
 from scheduling.strategies import POLICY_IDS, snapshots
@@ -81,7 +81,7 @@ def test_a_busy_world_step_by_step(policy: str) -> None:
 @pytest.mark.parametrize("jitter", [0, 1])
 def test_more_server_classes_than_are_compared_one_by_one(policy: str, jitter: int) -> None:
     """Each server is a class of its own: with equal capacities, so that all levels tie, and with slightly different."""
-    snapshot = split_classes(build_busy_world(servers=2 * FEW, classes=8, tasks=8, seed=5), jitter=jitter)
+    snapshot = split_classes(build_busy_world(servers=2 * EXACT_POOLS, classes=8, tasks=8, seed=5), jitter=jitter)
 
     report = decide(snapshot, policy)
 

@@ -57,7 +57,7 @@ def test_cycles_with_blocks_decide_as_without(policy: str, seed: int, monkeypatc
 
     monkeypatch.setattr(shapes, "MANY", 3)
     monkeypatch.setattr(minima, "BLOCK", 4)
-    monkeypatch.setattr(shapes, "FEW", 1 + seed % 3)
-    monkeypatch.setattr(shapes, "TURMOIL", (2, 6, 128, 0)[seed])
+    monkeypatch.setattr(shapes, "SINGLE_SCORES", 1 + seed % 3)
+    monkeypatch.setattr(shapes, "CHANGED_SCORES", (2, 6, 128, 0)[seed])
 
     assert describe(run_cycle(snapshot, settings, 0.0)) == without

@@ -75,8 +75,8 @@ def may_fit(task_class: TaskClass, grown: Sequence[int], room: Room) -> bool:
 def test_what_is_remembered_is_in_its_order_and_found_where_it_may_fit(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "FEW_PART", [1, 16][seed % 2])
-    monkeypatch.setattr(module, "FEW_CLASSES", [1, 6][seed % 4 // 2])
+    monkeypatch.setattr(module, "SINGLES_PART", [1, 16][seed % 2])
+    monkeypatch.setattr(module, "SINGLE_CLASSES", [1, 6][seed % 4 // 2])
     monkeypatch.setattr(module, "MANY_SERVERS", [1, 8][seed % 3 // 2])
     draw = np.random.default_rng(seed)
     world, remembered, expected = World(draw), Remembered(compute_turn), list[Wait]()
@@ -129,7 +129,7 @@ def check_part(part: Fitting) -> None:
 @pytest.mark.parametrize("few", [1, 99])
 def test_what_is_held_is_told_once_and_as_long_as_there_is_room(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """By arrays, and one by one."""
-    monkeypatch.setattr(held_module, "FEW_CLASSES", few)
+    monkeypatch.setattr(held_module, "SINGLE_CLASSES", few)
     servers = build_servers({"x": (9, 9), "y": (9, 9)}, free={"x": (4, 4), "y": (2, 6)})
     everywhere, room = build_placement(servers), Room(servers)
     sizes = {"a": (4, 1), "b": (2, 5), "c": (1, 1), "d": (3, 5), "e": (1, 2)}

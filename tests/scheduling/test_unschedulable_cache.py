@@ -129,10 +129,10 @@ def describe(report: CycleReport) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("seed", draw_seeds(120))
 def test_it_changes_no_decision(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembered, "FEW_PART", 1 + seed % 2)
+    monkeypatch.setattr(remembered, "SINGLES_PART", 1 + seed % 2)
     for module in (remembered, held):
-        monkeypatch.setattr(module, "FEW_CLASSES", (1, 3, 5, 16)[seed % 4])
-    monkeypatch.setattr(unschedulable_cache, "FEW", seed % 4)
+        monkeypatch.setattr(module, "SINGLE_CLASSES", (1, 3, 5, 16)[seed % 4])
+    monkeypatch.setattr(unschedulable_cache, "SINGLE_SCORES", seed % 4)
     draw = np.random.default_rng(seed)
     unschedulable, policy = UnschedulableCache(), POLICY_IDS[seed % len(POLICY_IDS)]
     snapshot = build_world(draw, classes=60 if seed % 5 == 0 else 10)

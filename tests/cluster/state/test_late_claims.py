@@ -218,7 +218,7 @@ def test_a_pod_that_is_gone_gives_its_volume_back(cluster: VolumeCluster) -> Non
 
 def test_only_so_many_pods_wait_on_nodes_for_volumes(cluster: VolumeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(volume_plans, "MOST_PLANS", 2)
-    monkeypatch.setattr(volume_plans, "FEW_PLANS", 1)
+    monkeypatch.setattr(volume_plans, "REOPEN_PLANS", 1)
     for number in range(3):
         cluster.add_late_claim(f"claim-{number}")
     cluster.add_pods(*(claiming(f"p{number}", f"claim-{number}") for number in range(3)))
@@ -240,7 +240,7 @@ def test_a_pod_that_runs_counts_no_longer_as_one_that_waits_for_volumes(
 ) -> None:
     """As in a simulation, which binds no claims."""
     monkeypatch.setattr(volume_plans, "MOST_PLANS", 1)
-    monkeypatch.setattr(volume_plans, "FEW_PLANS", 0)
+    monkeypatch.setattr(volume_plans, "REOPEN_PLANS", 0)
     set_class(cluster)
     for name in ("first", "second"):
         cluster.add_late_claim(f"claim-{name}")

@@ -2,8 +2,8 @@
 
 A pod with a plan holds its place until its claims are bound. A provisioner that does not answer keeps such pods for
 ten minutes. So at most `MOST_PLANS` pods of a tenant wait for their claims at a time, which delays no other tenant. A
-tenant that had so many may begin again when `FEW_PLANS` are left: all its pods with unbound claims are looked at then,
-and that would be too much after each of them.
+tenant that had so many may begin again when `REOPEN_PLANS` are left: all its pods with unbound claims are looked at
+then, and that would be too much after each of them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 MOST_PLANS = 32
-FEW_PLANS = 16
+REOPEN_PLANS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class VolumePlans:
         if tenant is None:
             return None
         self._counts[tenant] -= 1
-        is_open_again = tenant in self._full and self._counts[tenant] <= FEW_PLANS
+        is_open_again = tenant in self._full and self._counts[tenant] <= REOPEN_PLANS
         if is_open_again:
             self._full.discard(tenant)
         if not self._counts[tenant]:

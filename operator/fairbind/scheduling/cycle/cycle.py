@@ -112,9 +112,9 @@ class _Cycle:
         blocked = [queue for queue in draft.queues if queue.task_class.blocked is not None]
         kept: dict[int, Wait] = {}
         if not self.explains:
-            returning = draft.returning
+            remembered_waits = draft.remembered_waits
             again = [id(queue.task_class) for queue in stuck if queue.never_fitted]
-            kept = {id_: returning[id_] for id_ in again if id_ in returning}
+            kept = {id_: remembered_waits[id_] for id_ in again if id_ in remembered_waits}
             stuck = [queue for queue in stuck if id(queue.task_class) not in kept]
         if not (stuck or blocked):
             return list(kept.values())

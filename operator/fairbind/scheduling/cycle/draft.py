@@ -85,8 +85,8 @@ class Draft:
     comes, unless others have taken the room by then. unseen: those that got none although there was room, and of those
     that the snapshot withholds the others than `remembered`.
     moved: see `Recalled`.
-    returning: the waits that were remembered of classes that have a queue, because they may fit where room has grown.
-    bindings: the placements that were not taken back, in their order.
+    remembered_waits: the waits that were remembered of classes that have a queue, because they may fit where room has
+    grown. bindings: the placements that were not taken back, in their order.
     """
 
     def __init__(
@@ -111,9 +111,9 @@ class Draft:
         self.held = NOTHING_HELD
         self.unseen: list[TaskClass] = []
         self.moved: AbstractSet[int] = frozenset()
-        self.returning: dict[int, Wait] = {}
+        self.remembered_waits: dict[int, Wait] = {}
         looked_at: Sequence[TaskClass] = snapshot.task_classes
-        self._few: dict[int, Sequence[int]] = {}
+        self._only_servers: dict[int, Sequence[int]] = {}
         self._unschedulable = unschedulable
         self._holds = holds
         if unschedulable is None:
@@ -121,7 +121,7 @@ class Draft:
         else:
             holds = holds and policy.is_fair and not snapshot.withheld
             recalled = unschedulable.recall(snapshot, self.room, self.rule, holds=holds)
-            self.remembered, self.held, self.moved, looked_at, self.returning, self._few = recalled
+            self.remembered, self.held, self.moved, looked_at, self.remembered_waits, self._only_servers = recalled
         if snapshot.withheld:
             self.unseen = [each for each in looked_at if each in snapshot.withheld]
             looked_at = [each for each in looked_at if each not in snapshot.withheld]
@@ -132,7 +132,7 @@ class Draft:
             [each for each in snapshot.task_classes if each.has_rules_or_wishes] if state is None else state.get_ruled()
         )
         fit = policy.build_fit(snapshot)
-        self._shapes = Shapes(servers, pools, self.room, fit, choices, self.topology, self._few)
+        self._shapes = Shapes(servers, pools, self.room, fit, choices, self.topology, self._only_servers)
         self.progress_of = get_progress(snapshot) if state is None else state.get_progress(snapshot)
         self.queues = self._build_queues(looked_at)
         self.bindings: list[Bind] = []
@@ -362,8 +362,8 @@ class Draft:
         task_classes = self.held.let_go(tenant)
         if not task_classes:
             return []
-        self.returning.update((id(each), self.remembered[each]) for each in task_classes)
-        self._few.update((id(each), self.held.servers) for each in task_classes)
+        self.remembered_waits.update((id(each), self.remembered[each]) for each in task_classes)
+        self._only_servers.update((id(each), self.held.servers) for each in task_classes)
         self.remembered.change(went=task_classes)
         queues = self._build_queues(task_classes)
         self.queues.extend(queues)

@@ -33,7 +33,7 @@ from fairbind.scheduling.policies.level_pools import LevelPools, compute_class_p
 INFINITE_LEVEL = 1 << 4096
 """Above every level that real amounts and weights can give."""
 
-FEW = 32
+EXACT_POOLS = 32
 """Up to so many pools are compared exactly at once; beyond that an approximation first leaves out most (measured)."""
 
 
@@ -114,7 +114,7 @@ def find_least_level(
 
     among: indices of pools, ascending, not empty. held_r: if not what the tenant holds now.
     """
-    if len(among) > FEW:
+    if len(among) > EXACT_POOLS:
         level_n = _compute_approximate_levels(progress, pools, among, held_r)
         # Rounding errors are far below the tolerance, so the least is among these; which one it is, integers say.
         among = among[level_n <= level_n.min() * (1 + TOLERANCE)]

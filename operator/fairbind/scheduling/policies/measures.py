@@ -23,7 +23,7 @@ from fairbind.model.decisions import WEIGHTED_SHARE
 from fairbind.model.servers import IndexArray
 from fairbind.model.shares import KEY_BITS
 from fairbind.scheduling.policies.level_pools import LevelPools, compute_class_pools, compute_cluster_pool
-from fairbind.scheduling.policies.levels import FEW, Progress, compute_progress, find_least_level
+from fairbind.scheduling.policies.levels import EXACT_POOLS, Progress, compute_progress, find_least_level
 
 Undo = Callable[[], None]
 """Takes one change back; every change since must have been taken back."""
@@ -36,13 +36,13 @@ class Measure(Protocol):
     """How far tenants have come.
 
     pools: on what; a measure of the whole cluster has one pool. label: what the numbers are, for people, after "its".
-    few: a line with more open pools asks `find_least_level`; with fewer it keeps the levels that have not changed.
-    begins_small: whether who holds nothing begins in the pool of which its task takes the least part.
+    max_kept_levels: a line with more open pools asks `find_least_level`; with fewer it keeps the levels that have not
+    changed. begins_small: whether who holds nothing begins in the pool of which its task takes the least part.
     """
 
     pools: LevelPools
     label: ClassVar[str]
-    few: ClassVar[int]
+    max_kept_levels: ClassVar[int]
     begins_small: ClassVar[bool]
 
     def compute_level(self, progress: Progress, pool: int) -> int:
@@ -77,7 +77,7 @@ class DominantShares:
     """The weighted dominant share on a pool: DRF, DRFH, PS-DSF, rPS-DSF."""
 
     label: ClassVar[str] = WEIGHTED_SHARE
-    few: ClassVar[int] = FEW
+    max_kept_levels: ClassVar[int] = EXACT_POOLS
     begins_small: ClassVar[bool] = True
 
     def __init__(self, pools: LevelPools) -> None:
@@ -128,7 +128,7 @@ class DominantShares:
 class ClusterMeasure(ABC):
     """What the measures of the whole cluster have in common."""
 
-    few: ClassVar[int] = FEW
+    max_kept_levels: ClassVar[int] = EXACT_POOLS
     begins_small: ClassVar[bool] = False
 
     def __init__(self, snapshot: Snapshot) -> None:

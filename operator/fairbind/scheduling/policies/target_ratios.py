@@ -57,7 +57,7 @@ class TargetRatios:
     """What a tenant holds in parts of its target; on which pool is the tenant's own matter."""
 
     label: ClassVar[str] = "part of its target"
-    few: ClassVar[int] = 1
+    max_kept_levels: ClassVar[int] = 1
     begins_small: ClassVar[bool] = False
 
     def __init__(self, snapshot: Snapshot) -> None:

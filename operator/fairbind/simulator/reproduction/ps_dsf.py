@@ -35,7 +35,7 @@ EXAMPLE_DEMAND: Final = ((1.5, 1.0, 6.0), (1.0, 1 / 3, 6.0), (0.25, 1.0, 0.0))
 FIRST_USER_4, SECOND_USER_4 = (0.5, 1.0, 0.0), (1.0, 0.5, 0.0)
 USERS: Final = tuple(f"user {user + 1}" for user in range(4))
 HOUR: Final = 3600.0
-FEW_QUANTA, MANY_QUANTA = 10, 10_000
+LOW_QUANTA, HIGH_QUANTA = 10, 10_000
 _ASSUMED = "the demands of users 1 to 3 are not printed; ours are some for which all printed numbers hold"
 _SYNTHETIC = (
     "demands are synthetic in place of a trace, so levels are not comparable, and the "
@@ -230,7 +230,7 @@ def reproduce_figure_8(lab: Lab) -> Outcome:
         [
             Comparison(
                 "53 % of jobs need fewer than 10 quanta, 5 % more than 10,000; 38 % end within 5 minutes",
-                f"{np.mean(quanta < FEW_QUANTA):.0%}, {np.mean(quanta > MANY_QUANTA):.0%}; {np.mean(periods <= 1):.0%}",
+                f"{np.mean(quanta < LOW_QUANTA):.0%}, {np.mean(quanta > HIGH_QUANTA):.0%}; {np.mean(periods <= 1):.0%}",
                 "the first two are what jobs are drawn by; activity in a trace is what users did, here it is how long "
                 "the cluster takes",
             )

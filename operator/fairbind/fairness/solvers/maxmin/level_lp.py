@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 PRIMAL, DUAL = 4, 1  # HiGHS' numbers of its simplex methods
 PRIMAL_SCALE = 1e2  # a class is so much to HiGHS, which makes its tolerance as much smaller
-FEW_PAIRS = 4000  # so many pairs are put into the program at once
+PAIRS_AT_ONCE = 4000  # so many pairs are put into the program at once
 FIRST_PAIRS = 3  # of a group, in a large problem
 MORE_PAIRS = 10  # of a group, at a time
 UNIT_RANGE = 1e3  # how far t may be from the unit of levels before the unit is changed
@@ -80,7 +80,7 @@ class LevelProgram:
     def _choose_first_pairs(self) -> BoolArray:
         """Return the pairs to begin with: all, or in a large problem those of which a class runs the most tasks."""
         usable_ik = self.instance.usable_ik
-        return self._choose_pairs(usable_ik, FIRST_PAIRS) if int(usable_ik.sum()) > FEW_PAIRS else usable_ik
+        return self._choose_pairs(usable_ik, FIRST_PAIRS) if int(usable_ik.sum()) > PAIRS_AT_ONCE else usable_ik
 
     def solve(self, is_free_i: BoolArray, kept_i: FloatArray, level_guess: float) -> LevelSolution:
         """Return the highest level of the free groups while the others keep `kept_i`. level_guess: sets the unit."""

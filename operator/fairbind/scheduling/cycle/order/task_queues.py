@@ -201,7 +201,7 @@ class TenantQueue:
             return 0, int(self.open_pools[0])
         if len(measure.pools.amount_pr) == 1:
             return measure.compute_level(progress, 0), 0
-        if len(self.open_pools) > measure.few:
+        if len(self.open_pools) > measure.max_kept_levels:
             return measure.find_least_level(progress, self.open_pools)
         if not heap:
             heap.extend((0, pool, NEVER) for pool in self.open_pools.tolist())

@@ -10,7 +10,7 @@ import numpy as np
 from fairbind.model.servers import FloatArray, IndexArray
 from fairbind.scheduling.policies.fit import Score
 
-FEW = 12
+SINGLE_SCORES = 12
 """Up to so many changed servers are scored one by one; beyond that arrays are faster (measured)."""
 
 

@@ -26,7 +26,7 @@ from fairbind.scheduling.cycle.servers.arrangements import Arrangement, Slices
 from fairbind.scheduling.cycle.servers.minima import BlockMinima
 from fairbind.scheduling.cycle.servers.random_choices import RandomChoices
 from fairbind.scheduling.cycle.servers.room import Room
-from fairbind.scheduling.cycle.servers.scored_demands import FEW, ScoredDemand
+from fairbind.scheduling.cycle.servers.scored_demands import SINGLE_SCORES, ScoredDemand
 from fairbind.scheduling.cycle.servers.topology import DomainFilter, TopologyState
 from fairbind.scheduling.cycle.servers.wishes import WishScores
 from fairbind.scheduling.policies.fit import FitRule
@@ -35,7 +35,7 @@ from fairbind.scheduling.policies.level_pools import LevelPools
 MANY = 16_384
 """The least one of more scores is found by blocks; of fewer a look at all is faster (measured)."""
 
-TURMOIL = 128
+CHANGED_SCORES = 128
 """Where more scores change from one question to the next, a look at all costs less than to keep blocks (measured)."""
 
 
@@ -45,8 +45,8 @@ class Shapes:
     __slots__ = (
         "_arrangements",
         "_choices",
-        "_few",
         "_fit",
+        "_only_servers",
         "_pinned",
         "_pools",
         "_room",
@@ -63,14 +63,14 @@ class Shapes:
         fit: FitRule,
         choices: RandomChoices | None,
         topology: TopologyState,
-        few: Mapping[int, Sequence[int]],
+        only_servers: Mapping[int, Sequence[int]],
     ) -> None:
         """Take the working state of a cycle. choices: None when every server with room is looked at.
 
-        few: of some classes, by identity, the only servers on which a task fits as long as none gains room.
+        only_servers: of some classes, by identity, the only servers on which a task fits as long as none gains room.
         """
         self._topology = topology
-        self._few = few
+        self._only_servers = only_servers
         self._servers = servers
         self._pools = pools
         self._room = room
@@ -113,7 +113,7 @@ class Shapes:
                 pools,
                 self._choices,
                 self._topology,
-                self._few.get(id(task_class)),
+                self._only_servers.get(id(task_class)),
             )
             self._shapes[key] = shape
         return shape
@@ -151,11 +151,11 @@ class Shape:
         "_cursor",
         "_demand_r",
         "_domains",
-        "_few",
         "_fit",
         "_gains_seen",
         "_left",
         "_minima",
+        "_only_servers",
         "_open_p",
         "_openings_seen",
         "_placement",
@@ -177,10 +177,10 @@ class Shape:
         pools: int,
         choices: RandomChoices | None,
         topology: TopologyState,
-        few: Sequence[int] | None,
+        only_servers: Sequence[int] | None,
     ) -> None:
         self._topology = topology
-        self._few = few
+        self._only_servers = only_servers
         self._domains = domains = topology.get_filter(task_class.rules)
         self._openings_seen = 0 if domains is None else domains.openings
         self._wishes = task_class.wishes
@@ -206,7 +206,7 @@ class Shape:
         self._left: dict[int, Slices] = {}
         if any(map(gt, demand_r, arrangement.find_most_left())) and not self._placement.reserved:
             return
-        if self._few is not None and not self._has_enough((*self._few, *room.gains)):
+        if self._only_servers is not None and not self._has_enough((*self._only_servers, *room.gains)):
             return
         self._scored = ScoredDemand(demand_r, self._fit.build_score(demand_r))
         self._cursor = room.log_size
@@ -285,7 +285,7 @@ class Shape:
                 best = self._find_wanted(start, stop, scores, task, self._wishes)
             elif self._choices is not None:
                 best = start + self._draw_best(scores[start:stop], task, self._choices)
-            elif stop - start <= MANY or self._domains is not None or self._changes > TURMOIL:
+            elif stop - start <= MANY or self._domains is not None or self._changes > CHANGED_SCORES:
                 best = start + int(scores[start:stop].argmin())
             else:
                 if self._minima is None:
@@ -328,12 +328,12 @@ class Shape:
         assert scores is not None, "only a shape with an open pool is asked"
         start, stop = self._cursor, room.log_size
         self._cursor, self._changes = stop, stop - start
-        if self._changes > TURMOIL:
+        if self._changes > CHANGED_SCORES:
             self._minima = None
         if stop - start >= len(scores):
             scores[:-1] = self._score_many(arrangement.servers)
             self._minima = None
-        elif stop - start > FEW:
+        elif stop - start > SINGLE_SCORES:
             changed = room.log[start:stop]
             if arrangement.is_small:
                 changed = changed[arrangement.position_k[changed] < len(arrangement.servers)]

@@ -10,7 +10,7 @@ import numpy as np
 from fairbind.model import TaskClass
 from fairbind.model.servers import FloatArray
 from fairbind.scheduling.cycle.servers.room import Room
-from fairbind.scheduling.cycle.waits.store import FEW_CLASSES, Fitting
+from fairbind.scheduling.cycle.waits.store import SINGLE_CLASSES, Fitting
 
 
 class Held:
@@ -53,7 +53,7 @@ class Held:
         if not has_room(lefts, self._get_least(self._room)):
             self._places_of.clear()
         places = self._places_of.pop(tenant, [])
-        if len(places) < FEW_CLASSES:
+        if len(places) < SINGLE_CLASSES:
             return [each for place in places if has_room(lefts, (each := self._classes[place]).demand_r)]
         demand_rn, fits_n = self._get_demands(self._room)[:, places], np.zeros(len(places), dtype=np.bool_)
         for left_r in left_sr:
@@ -69,7 +69,7 @@ class Held:
     def _get_least(self, room: Room) -> Sequence[float]:
         """Return the least that any class asks for, length R: where that is too much, none fits."""
         if self._least_r is None:
-            if len(self._classes) < FEW_CLASSES:
+            if len(self._classes) < SINGLE_CLASSES:
                 self._least_r = list(map(min, zip(*(each.demand_r for each in self._classes), strict=True)))
             else:
                 self._least_r = self._get_demands(room).min(axis=1).tolist()

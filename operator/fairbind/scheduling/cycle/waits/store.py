@@ -20,10 +20,10 @@ from fairbind.scheduling.cycle.order.task_queues import Turn, TurnRule
 from fairbind.scheduling.cycle.servers.room import Room
 from fairbind.scheduling.cycle.waits.explain import identify_reach
 
-FEW_PART = 16
+SINGLES_PART = 16
 """Fewer than one in so many are put into their places one by one; more are sorted with all the rest."""
 
-FEW_CLASSES = 16
+SINGLE_CLASSES = 16
 """So many are compared one by one sooner than by arrays (measured)."""
 
 MANY_SERVERS = 8
@@ -79,7 +79,7 @@ class Remembered:
         if not others:
             return self.waits
         entries = sorted([(self.compute_key(wait), wait) for wait in others], key=itemgetter(0), reverse=True)
-        if len(entries) * FEW_PART < len(self._ordered):
+        if len(entries) * SINGLES_PART < len(self._ordered):
             waits = self._ordered.copy()
             for key, wait in entries:  # the last first, so that the places of those before stay what they are
                 waits.insert(bisect_left(self._keys, key), wait)
@@ -101,7 +101,7 @@ class Remembered:
         if not (came or went):
             return
         self._waits = None
-        if (len(came) + len(went)) * FEW_PART < len(self._ordered):
+        if (len(came) + len(went)) * SINGLES_PART < len(self._ordered):
             for task_class in went:
                 self._remove(task_class)
             for wait in came:
@@ -246,7 +246,7 @@ class _Demands:
     def find_fitting(self, most_r: Sequence[float]) -> Fitting:
         """Return the classes that ask for no more than this of anything."""
         classes = self._classes
-        if len(classes) < FEW_CLASSES:
+        if len(classes) < SINGLE_CLASSES:
             return Fitting(choose_fitting(classes, most_r), self.is_plain)
         if self._demand_rn is None:
             self._demand_rn = compute_demands(classes, len(most_r))

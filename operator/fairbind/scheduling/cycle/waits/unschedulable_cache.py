@@ -27,7 +27,7 @@ from fairbind.model import DomainRules, Domains, LimitRule, ServerTable, Snapsho
 from fairbind.model.servers import BoolArray, FloatArray, IndexArray
 from fairbind.scheduling.cycle.order.task_queues import TurnRule, compute_turn
 from fairbind.scheduling.cycle.servers.room import Room
-from fairbind.scheduling.cycle.servers.scored_demands import FEW
+from fairbind.scheduling.cycle.servers.scored_demands import SINGLE_SCORES
 from fairbind.scheduling.cycle.servers.topology import TopologyState
 from fairbind.scheduling.cycle.waits.held import NOTHING_HELD, Held
 from fairbind.scheduling.cycle.waits.store import Remembered, has_limits_only, is_about_room_only
@@ -41,16 +41,16 @@ class Recalled(NamedTuple):
 
     remembered: the draft changes it. held: of it, what one of a few servers has room for now, if others do not take it
     before. others: the other classes. moved: of these, by identity, those that may go elsewhere than before and fit
-    nowhere either. returning: of the same, what fitted nowhere, with explanations that hold if it still does, with
-    older counts. few: of the same, what may fit on these servers only.
+    nowhere either. remembered_waits: of the same, what fitted nowhere, with explanations that hold if it still does,
+    with older counts. only_servers: of the same, what may fit on these servers only.
     """
 
     remembered: Remembered
     held: Held
     moved: AbstractSet[int]
     others: Sequence[TaskClass]
-    returning: dict[int, Wait]
-    few: dict[int, Sequence[int]]
+    remembered_waits: dict[int, Wait]
+    only_servers: dict[int, Sequence[int]]
 
 
 class UnschedulableCache:
@@ -160,15 +160,15 @@ class UnschedulableCache:
         grown = self._find_grown(snapshot.servers, room)
         moved = set(_find_still_stuck(changes.came, went, snapshot.servers, grown, room))
         parts = list(remembered.find_fitting(grown, room))
-        servers = grown.tolist() if len(grown) <= FEW else []
+        servers = grown.tolist() if len(grown) <= SINGLE_SCORES else []
         holds = holds and bool(servers)
         held = Held([part for part in parts if part.is_plain], servers, room) if holds else NOTHING_HELD
         fitting = [each for part in parts if not (part.is_plain and holds) for each in part.classes]
-        returning = {id(each): remembered[each] for each in fitting}
-        few = {id(each): servers for each in fitting if servers and is_about_room_only(each)}
+        remembered_waits = {id(each): remembered[each] for each in fitting}
+        only_servers = {id(each): servers for each in fitting if servers and is_about_room_only(each)}
         remembered.change(went=fitting)
         others.update((id(each), each) for each in fitting)
-        return Recalled(remembered, held, moved, list(others.values()), returning, few)
+        return Recalled(remembered, held, moved, list(others.values()), remembered_waits, only_servers)
 
     def _goes_with(self, snapshot: Snapshot, rule: TurnRule) -> bool:
         """Whether what is remembered goes with these servers and this order."""
