@@ -81,10 +81,10 @@ def test_what_is_remembered_is_in_its_order_and_found_where_it_may_fit(
     draw = np.random.default_rng(seed)
     world, remembered, expected = World(draw), Remembered(compute_turn), list[Wait]()
     for _ in range(30):
-        went = [wait for wait in expected if draw.random() < draw.choice([0.02, 0.3])]
-        came = [world.make_wait() for _ in range(draw.choice([0, 1, 2, 20]))]
-        remembered.change(came, [wait.task_class for wait in went])
-        expected = [wait for wait in expected if wait not in went] + came
+        removed = [wait for wait in expected if draw.random() < draw.choice([0.02, 0.3])]
+        added = [world.make_wait() for _ in range(draw.choice([0, 1, 2, 20]))]
+        remembered.change(added, [wait.task_class for wait in removed])
+        expected = [wait for wait in expected if wait not in removed] + added
         expected.sort(key=lambda wait: (wait.task_class.tenant, compute_turn(wait.first)))
 
         assert remembered.waits == tuple(expected)
@@ -94,7 +94,7 @@ def test_what_is_remembered_is_in_its_order_and_found_where_it_may_fit(
         assert remembered.list_with(others_too) == tuple(both)
         assert len(remembered) == len(expected)
         assert all(remembered[wait.task_class] is wait for wait in expected)
-        assert not any(wait.task_class in remembered for wait in went)
+        assert not any(wait.task_class in remembered for wait in removed)
         kinds = {(wait.task_class.tenant, *identify_reach(wait.task_class)) for wait in expected}
         found_kinds = [(each.tenant, *identify_reach(each)) for each, _ in remembered.list_reaches()]
         assert sorted(found_kinds, key=repr) == sorted(kinds, key=repr)

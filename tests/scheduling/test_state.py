@@ -221,9 +221,9 @@ def say_changes(draw: Draw, before: Snapshot, after: Snapshot) -> ClassChanges |
     """What changed, nothing, or what changed between snapshots of which one is another."""
     known = replace(after, changes=None).compute_changes(before.task_classes)
     if draw.random() < 0.2:
-        return replace(known, before=(*known.before,) if draw.random() < 0.5 else (), came=(), went=())
+        return replace(known, before=(*known.before,) if draw.random() < 0.5 else (), added=(), removed=())
     if draw.random() < 0.2:
-        return replace(known, after=(*known.after, *known.went), came=(), went=known.came)
+        return replace(known, after=(*known.after, *known.removed), added=(), removed=known.added)
     return known if draw.random() < 0.8 else None
 
 

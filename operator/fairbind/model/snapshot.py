@@ -16,14 +16,14 @@ from fairbind.model.tenants import Tenant
 class ClassChanges:
     """What is other among the task classes of a snapshot than among those of an earlier one.
 
-    before, after: the two snapshots' `task_classes`, the very objects. came, went: the classes of one that are not in
-    the other, by identity.
+    before, after: the two snapshots' `task_classes`, the very objects. added, removed: the classes of one that are not
+    in the other, by identity.
     """
 
     before: tuple[TaskClass, ...]
     after: tuple[TaskClass, ...]
-    came: Sequence[TaskClass]
-    went: Sequence[TaskClass]
+    added: Sequence[TaskClass]
+    removed: Sequence[TaskClass]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -121,7 +121,7 @@ def _merge(before: TenantSpec | None, spec: TenantSpec, fields: Sequence[str]) -
 def _hand_over(base: Scenario, added: Sequence[TenantSpec]) -> Scenario:
     """Give the pods of a namespace without a tenant to the tenant that now comes for it."""
     declared = {spec.name for spec in base.tenants}
-    heirs = {
+    successors = {
         f"{IMPLICIT_PREFIX}{namespace}": spec.name
         for spec in added
         if spec.name not in declared
@@ -129,8 +129,8 @@ def _hand_over(base: Scenario, added: Sequence[TenantSpec]) -> Scenario:
     }
     return replace(
         base,
-        tenants=tuple(spec for spec in base.tenants if spec.name not in heirs),
-        workload=tuple(replace(entry, tenant=heirs.get(entry.tenant, entry.tenant)) for entry in base.workload),
+        tenants=tuple(spec for spec in base.tenants if spec.name not in successors),
+        workload=tuple(replace(entry, tenant=successors.get(entry.tenant, entry.tenant)) for entry in base.workload),
     )
 
 

@@ -334,7 +334,7 @@ class Histories(RuleBasedStateMachine):
             return
         assert changes.after is snapshot.task_classes
         found = replace(snapshot, changes=None).compute_changes(changes.before)
-        assert (Counter(changes.came), Counter(changes.went)) == (Counter(found.came), Counter(found.went))
+        assert (Counter(changes.added), Counter(changes.removed)) == (Counter(found.added), Counter(found.removed))
 
     def check_scale(self) -> None:
         """What is found out without a snapshot is what the snapshot says."""

@@ -112,7 +112,7 @@ def test_the_first_of_each_tenant_go_over_first() -> None:
     world.cordon("a")
     first = world.decide()[0].changes
     assert first is not None
-    assert sorted(list_uids(list(first.came))) == ["uid-p3", "uid-p4", "uid-p5"]
+    assert sorted(list_uids(list(first.added))) == ["uid-p3", "uid-p4", "uid-p5"]
 
 
 @pytest.mark.usefixtures("parts_of_three")
@@ -155,7 +155,7 @@ def test_what_was_due_before_the_last_event_goes_over_first() -> None:
         world.cordon(node)
         changes = world.decide()[0].changes
         assert changes is not None
-        looked_at += list_uids(list(changes.came))
+        looked_at += list_uids(list(changes.added))
     assert sorted(looked_at) == sorted(f"uid-p{n}" for n in range(9))
 
 

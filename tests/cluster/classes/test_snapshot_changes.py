@@ -41,7 +41,7 @@ def test_after_a_failure_a_snapshot_does_not_say_what_changed(monkeypatch: pytes
     changes = cluster.cache.build_snapshot().changes
     assert changes is not None
     assert changes.before is whole.task_classes
-    assert ([each.tasks[0].uid for each in changes.came], list(changes.went)) == (["uid-r"], [])
+    assert ([each.tasks[0].uid for each in changes.added], list(changes.removed)) == (["uid-r"], [])
 
 
 def test_it_says_on_which_nodes_something_else_is_free() -> None:

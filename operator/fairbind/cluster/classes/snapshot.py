@@ -173,7 +173,7 @@ class SnapshotBuilder:
             books.changed_queues.update(dict.fromkeys(books.queues_by_tenant.get(tenant, ())))
         self._crowded = frozenset(choices)
         before, self._made = self._made, None
-        came, went = self._follow_queues(choices)
+        added, removed = self._follow_queues(choices)
         self._withheld = [self._task_classes[key] for key in self._due if key in self._task_classes]
         self._lacks = len(self._withheld) < len(self._due)
         most = MAX_CLASSES if whole else max(1, due.MAX_DUE // max(1, len(choices)))
@@ -182,10 +182,10 @@ class SnapshotBuilder:
         for tenant in crowds | self._crowds:
             now, then = crowds.get(tenant, []), self._crowds.get(tenant, [])
             if now != then:
-                came += leave_out(now, then)
-                went += leave_out(then, now)
-        if came and went:  # a class may be what a queue was under another key, or alone, and a crowd's
-            came, went = leave_out(came, went), leave_out(went, came)
+                added += leave_out(now, then)
+                removed += leave_out(then, now)
+        if added and removed:  # a class may be what a queue was under another key, or alone, and a crowd's
+            added, removed = leave_out(added, removed), leave_out(removed, added)
         self._crowds = crowds
         crowd = tuple(chain.from_iterable(crowds.values()))
         groups = sum(len(choice.groups) for choice in choices.values())
@@ -197,13 +197,13 @@ class SnapshotBuilder:
             self._placements.clear()
             self._count_placements(after, ())
             return after, None
-        self._count_placements(came, went)
-        return after, ClassChanges(before, after, came, went)
+        self._count_placements(added, removed)
+        return after, ClassChanges(before, after, added, removed)
 
     def _follow_queues(self, crowded: Container[str]) -> tuple[list[TaskClass], list[TaskClass]]:
         """Build the classes of queues that changed, and return those that came and those that went."""
         books, task_classes = self._books, self._task_classes
-        came, went = list[TaskClass](), list[TaskClass]()
+        added, removed = list[TaskClass](), list[TaskClass]()
         for key in books.changed_queues:
             self._due.discard(key)
             queue, before, after = books.queues.get(key), task_classes.get(key), None
@@ -216,16 +216,16 @@ class SnapshotBuilder:
             if after is before:
                 continue
             if after is not None:
-                came.append(after)
+                added.append(after)
             if before is not None:
-                went.append(before)
+                removed.append(before)
         books.changed_queues.clear()
-        return came, went
+        return added, removed
 
-    def _count_placements(self, came: Iterable[TaskClass], went: Iterable[TaskClass]) -> None:
+    def _count_placements(self, added: Iterable[TaskClass], removed: Iterable[TaskClass]) -> None:
         counts = self._placements
-        counts.update(each.placement for each in came if each.blocked is None)
-        for each in went:
+        counts.update(each.placement for each in added if each.blocked is None)
+        for each in removed:
             if each.blocked is None:
                 counts[each.placement] -= 1
                 if not counts[each.placement]:

@@ -32,12 +32,12 @@ MOST_SIZE_PER_IMAGE = 1000 * MEGABYTE
 class ImageLocality:
     """See the module. An image is asked for by its name, and is in here if some node has it.
 
-    came_or_went: names that no node had before, or that none has any more. changed: names whose scores may be others.
-    Who looks at these two clears them.
+    added_or_removed: names that no node had before, or that none has any more. changed: names whose scores may be
+    others. Who looks at these two clears them.
     """
 
     def __init__(self) -> None:
-        self.came_or_went: set[str] = set()
+        self.added_or_removed: set[str] = set()
         self.changed: set[str] = set()
         self._nodes_by_size: dict[str, dict[int, int]] = {}
         self._slots: dict[str, int] = {}
@@ -63,7 +63,7 @@ class ImageLocality:
         for name, size in now - before:
             sizes = self._nodes_by_size.setdefault(name, {})
             if not sizes:
-                self.came_or_went.add(name)
+                self.added_or_removed.add(name)
             sizes[size] = sizes.get(size, 0) | bit
             self.changed.add(name)
         for name, size in before - now:
@@ -73,7 +73,7 @@ class ImageLocality:
                 del sizes[size]
             if not sizes:
                 del self._nodes_by_size[name]
-                self.came_or_went.add(name)
+                self.added_or_removed.add(name)
             self.changed.add(name)
         if not new:
             self._vacant.append(self._slots.pop(node))

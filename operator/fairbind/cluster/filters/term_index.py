@@ -240,7 +240,7 @@ class TermIndex:
 
     def remove(self, uses: Iterable[Use]) -> tuple[list[PodTerm], list[PodTerm]]:
         """Take back what `add` took, and return the terms that count no more and those that count in their place."""
-        went: dict[PodTerm, None] = {}
+        removed: dict[PodTerm, None] = {}
         freed: dict[int, tuple[str, Pair, _Bucket]] = {}
         for use in uses:
             bucket = self._waits_for.pop(use, None)
@@ -254,11 +254,11 @@ class TermIndex:
             self._counting[use[1]] -= 1
             if not self._counting[use[1]]:
                 del self._counting[use[1]]
-                went[use[1]] = None
-        came = [term for _, _, bucket in freed.values() for term in self._promote(bucket)]
+                removed[use[1]] = None
+        added = [term for _, _, bucket in freed.values() for term in self._promote(bucket)]
         for namespace, pair, bucket in freed.values():
             self._drop_empty(namespace, pair, bucket)
-        return [term for term in went if term not in self._counting], came
+        return [term for term in removed if term not in self._counting], added
 
     def select(self, namespace: str, labels: Labels) -> frozenset[PodTerm]:
         """Return the terms that count and select pods of a namespace with these labels."""

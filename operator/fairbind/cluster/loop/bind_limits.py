@@ -65,14 +65,14 @@ class _Attempts:
     """The last attempts of a namespace or a tenant: about how many there were, and how many of them went well."""
 
     tried: float = 0.0
-    went_well: float = 0.0
+    succeeded: float = 0.0
 
     def note(self, *, is_well: bool) -> None:
         """Note one more; older ones count for less and less."""
         if self.tried >= RECENT_OF_ONE:
-            self.tried, self.went_well = self.tried / 2, self.went_well / 2
+            self.tried, self.succeeded = self.tried / 2, self.succeeded / 2
         self.tried += 1.0
-        self.went_well += is_well
+        self.succeeded += is_well
 
 
 @dataclass(slots=True)
@@ -137,7 +137,7 @@ class Outcomes:
     def __init__(self) -> None:
         self._recent: deque[tuple[Hashable, bool]] = deque()
         self._tried: Counter[Hashable] = Counter()
-        self._went_well: Counter[Hashable] = Counter()
+        self._succeeded: Counter[Hashable] = Counter()
 
     def note(self, name: Hashable, *, is_well: bool) -> None:
         """Note that an attempt went well, or failed or takes long."""
@@ -149,17 +149,17 @@ class Outcomes:
     def _count(self, outcome: tuple[Hashable, bool], change: int) -> None:
         name, is_well = outcome
         self._tried[name] += change
-        self._went_well[name] += change * is_well
+        self._succeeded[name] += change * is_well
         if not self._tried[name]:
-            del self._tried[name], self._went_well[name]
+            del self._tried[name], self._succeeded[name]
 
-    def is_worse(self, name: Hashable, tried: float, went_well: float) -> bool:
-        """Tell whether one does clearly worse than the others. tried, went_well: its own last attempts."""
+    def is_worse(self, name: Hashable, tried: float, succeeded: float) -> bool:
+        """Tell whether one does clearly worse than the others. tried, succeeded: its own last attempts."""
         tried_of_others = len(self._recent) - self._tried[name]
         if tried_of_others < FEWEST_OF_OTHERS:
             return True
-        well_of_others = self._went_well.total() - self._went_well[name]
-        return WORSE * (went_well + 1.0) * tried_of_others <= tried * well_of_others
+        well_of_others = self._succeeded.total() - self._succeeded[name]
+        return WORSE * (succeeded + 1.0) * tried_of_others <= tried * well_of_others
 
 
 class BindLimits:
@@ -297,13 +297,13 @@ class BindLimits:
         self._tenants[place.tenant].attempts.note(is_well=is_well)
 
     def _is_limited(self, place: _Place, known: _Namespace) -> bool:
-        return self._outcomes.is_worse(place, known.attempts.tried, known.attempts.went_well)
+        return self._outcomes.is_worse(place, known.attempts.tried, known.attempts.succeeded)
 
     def _is_tenant_full(self, name: str) -> bool:
         tenant = self._tenants.get(name)
         if tenant is None or tenant.stalled < MAX_STALLED_OF_TENANT:
             return False
-        return self._outcomes_of_tenants.is_worse(name, tenant.attempts.tried, tenant.attempts.went_well)
+        return self._outcomes_of_tenants.is_worse(name, tenant.attempts.tried, tenant.attempts.succeeded)
 
     def _find_free(self, place: _Place, known: _Namespace) -> int:
         """Return how many bindings may begin now."""

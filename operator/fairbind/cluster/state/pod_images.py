@@ -37,7 +37,7 @@ class PodImages:
 
     def take_stale(self) -> list[str]:
         """Return the UIDs of pods of which other images may count than when this was asked last, in any order."""
-        names = self.nodes.came_or_went
+        names = self.nodes.added_or_removed
         stale = {uid for name in names for uid in self._users.get(name, ())}
         names.clear()
         return list(stale)

@@ -108,7 +108,7 @@ class _Cycle:
         """Return the waits of classes that are not remembered."""
         draft = self.draft
         waiting = [queue for queue in draft.queues if queue.turn is not None and queue.task_class.blocked is None]
-        stuck = [queue for queue in waiting if complete or queue.fits_nowhere or id(queue.task_class) in draft.moved]
+        stuck = [queue for queue in waiting if complete or queue.fits_nowhere or id(queue.task_class) in draft.replaced]
         blocked = [queue for queue in draft.queues if queue.task_class.blocked is not None]
         kept: dict[int, Wait] = {}
         if not self.explains:
@@ -128,7 +128,7 @@ class _Cycle:
         remembered, others = self.draft.remembered, waits
         if self.unschedulable is not None:
             others = [wait for wait in waits if not wait.is_whole]
-            remembered.change(came=[wait for wait in waits if wait.is_whole])
+            remembered.change(added=[wait for wait in waits if wait.is_whole])
         listed = remembered.list_with(others)
         if self.unschedulable is not None:
             classes = [queue.task_class for queue in self.draft.queues]

@@ -84,7 +84,7 @@ class Draft:
     held: those of these classes for which one of a few servers has room then: they get a queue when their tenant's turn
     comes, unless others have taken the room by then. unseen: those that got none although there was room, and of those
     that the snapshot withholds the others than `remembered`.
-    moved: see `Recalled`.
+    replaced: see `Recalled`.
     remembered_waits: the waits that were remembered of classes that have a queue, because they may fit where room has
     grown. bindings: the placements that were not taken back, in their order.
     """
@@ -110,7 +110,7 @@ class Draft:
         self.room = Room(snapshot.servers, None if state is None else state.get_left(snapshot.servers))
         self.held = NOTHING_HELD
         self.unseen: list[TaskClass] = []
-        self.moved: AbstractSet[int] = frozenset()
+        self.replaced: AbstractSet[int] = frozenset()
         self.remembered_waits: dict[int, Wait] = {}
         looked_at: Sequence[TaskClass] = snapshot.task_classes
         self._only_servers: dict[int, Sequence[int]] = {}
@@ -121,7 +121,7 @@ class Draft:
         else:
             holds = holds and policy.is_fair and not snapshot.withheld
             recalled = unschedulable.recall(snapshot, self.room, self.rule, holds=holds)
-            self.remembered, self.held, self.moved, looked_at, self.remembered_waits, self._only_servers = recalled
+            self.remembered, self.held, self.replaced, looked_at, self.remembered_waits, self._only_servers = recalled
         if snapshot.withheld:
             self.unseen = [each for each in looked_at if each in snapshot.withheld]
             looked_at = [each for each in looked_at if each not in snapshot.withheld]
@@ -364,7 +364,7 @@ class Draft:
             return []
         self.remembered_waits.update((id(each), self.remembered[each]) for each in task_classes)
         self._only_servers.update((id(each), self.held.servers) for each in task_classes)
-        self.remembered.change(went=task_classes)
+        self.remembered.change(removed=task_classes)
         queues = self._build_queues(task_classes)
         self.queues.extend(queues)
         return queues
@@ -373,7 +373,7 @@ class Draft:
         """Nothing more is decided. What is held and still has room is not known to fit nowhere."""
         self._filling = None  # it refers to the draft, which would live until the garbage is collected
         held = [each for tenant in self.held.list_tenants() for each in self.held.let_go(tenant)]
-        self.remembered.change(went=held)
+        self.remembered.change(removed=held)
         self.unseen += held
 
     # --- running tasks ---

@@ -86,7 +86,7 @@ class CycleState:
         Raises InvalidProblemError as `check_snapshot`.
         """
         changes, sizes = snapshot.compute_changes(self._seen), _get_sizes(snapshot)
-        fresh = changes.came if sizes == self._sizes else snapshot.task_classes
+        fresh = changes.added if sizes == self._sizes else snapshot.task_classes
         changed = self._find_changed(snapshot)
         amounts = self._list_changed_amounts(snapshot.servers)
         if changed is None:
@@ -95,9 +95,9 @@ class CycleState:
             tenants = CheckedTenants(self._places.keys(), [snapshot.tenants[place] for place in changed])
             check_snapshot(snapshot, fresh, tenants, amounts)
         self._capacity_kr = snapshot.servers.capacity_kr
-        for task_class in changes.went:
+        for task_class in changes.removed:
             self._ruled.pop(id(task_class), None)
-        for task_class in changes.came:
+        for task_class in changes.added:
             if task_class.has_rules_or_wishes:
                 self._ruled[id(task_class)] = task_class
         self._seen, self._sizes = snapshot.task_classes, sizes

@@ -96,18 +96,18 @@ class Remembered:
         """Return what orders waits."""
         return wait.task_class.tenant, self.rule(wait.first)
 
-    def change(self, came: Collection[Wait] = (), went: Collection[TaskClass] = ()) -> None:
+    def change(self, added: Collection[Wait] = (), removed: Collection[TaskClass] = ()) -> None:
         """Take the waits of some classes that are not here, and forget those of others that are."""
-        if not (came or went):
+        if not (added or removed):
             return
         self._waits = None
-        if (len(came) + len(went)) * SINGLES_PART < len(self._ordered):
-            for task_class in went:
+        if (len(added) + len(removed)) * SINGLES_PART < len(self._ordered):
+            for task_class in removed:
                 self._remove(task_class)
-            for wait in came:
+            for wait in added:
                 self._add(wait)
         else:
-            self._change_many(came, went)
+            self._change_many(added, removed)
 
     def find_fitting(self, grown: IndexArray, room: Room) -> Iterable[Fitting]:
         """Return the classes of which a task may fit on one of the servers that have gained room."""
@@ -141,24 +141,24 @@ class Remembered:
             n += 1
         return n
 
-    def _change_many(self, came: Collection[Wait], went: Collection[TaskClass]) -> None:
+    def _change_many(self, added: Collection[Wait], removed: Collection[TaskClass]) -> None:
         self._index = None
         wait_of = self._wait_of
-        for task_class in went:
+        for task_class in removed:
             del wait_of[id(task_class)]
             self._note_gone(task_class)
         entries = list(zip(self._keys, self._ordered, strict=True))
-        if went:
+        if removed:
             entries = [entry for entry in entries if id(entry[1].task_class) in wait_of]
-        for wait in came:
+        for wait in added:
             wait_of[id(wait.task_class)] = wait
             self._note(wait.task_class)
-        entries.extend((self.compute_key(wait), wait) for wait in came)
+        entries.extend((self.compute_key(wait), wait) for wait in added)
         entries.sort(key=itemgetter(0))
         self._keys, self._ordered = [key for key, _ in entries], [wait for _, wait in entries]
 
     def _note(self, task_class: TaskClass) -> None:
-        """Take a class that came where classes are found by something."""
+        """Take a class that was added where classes are found by something."""
         reach = task_class.tenant, *identify_reach(task_class)
         count = self._reaches.get(reach)
         if count is None:

@@ -40,14 +40,14 @@ class Recalled(NamedTuple):
     """What fits nowhere, and all others.
 
     remembered: the draft changes it. held: of it, what one of a few servers has room for now, if others do not take it
-    before. others: the other classes. moved: of these, by identity, those that may go elsewhere than before and fit
+    before. others: the other classes. replaced: of these, by identity, those that may go elsewhere than before and fit
     nowhere either. remembered_waits: of the same, what fitted nowhere, with explanations that hold if it still does,
     with older counts. only_servers: of the same, what may fit on these servers only.
     """
 
     remembered: Remembered
     held: Held
-    moved: AbstractSet[int]
+    replaced: AbstractSet[int]
     others: Sequence[TaskClass]
     remembered_waits: dict[int, Wait]
     only_servers: dict[int, Sequence[int]]
@@ -103,7 +103,7 @@ class UnschedulableCache:
         first = self._next_forgotten if self._next_forgotten < count else 0
         self._next_forgotten = (first + most) % count
         gone = [waits[n % count].task_class for n in range(first, first + most)]
-        self._remembered.change(went=gone)
+        self._remembered.change(removed=gone)
         self._others.update((id(task_class), task_class) for task_class in gone)
 
     def keep(self, snapshot: Snapshot, room: Room, topology: TopologyState, others: Iterable[TaskClass]) -> None:
@@ -117,7 +117,7 @@ class UnschedulableCache:
         self._accepting_k = snapshot.servers.accepting_k
         self._left_rk, self._taken_keys = room.left_rk, room.taken_keys
         remembered = self._remembered
-        remembered.change(went=passing)
+        remembered.change(removed=passing)
         self._others = {id(each): each for each in chain(others, passing) if each not in remembered}
 
     def _find_passing(self, servers: ServerTable, room: Room, topology: TopologyState) -> list[TaskClass]:
@@ -154,11 +154,11 @@ class UnschedulableCache:
                 self._remembered = Remembered(rule)
             return Recalled(self._remembered, NOTHING_HELD, frozenset(), snapshot.task_classes, {}, {})
         remembered, others, changes = self._remembered, self._others, snapshot.compute_changes(before)
-        went = [task_class for task_class in changes.went if others.pop(id(task_class), None) is None]
-        remembered.change(went=went)
-        others.update((id(each), each) for each in changes.came)
+        removed = [task_class for task_class in changes.removed if others.pop(id(task_class), None) is None]
+        remembered.change(removed=removed)
+        others.update((id(each), each) for each in changes.added)
         grown = self._find_grown(snapshot.servers, room)
-        moved = set(_find_still_stuck(changes.came, went, snapshot.servers, grown, room))
+        replaced = set(_find_still_stuck(changes.added, removed, snapshot.servers, grown, room))
         parts = list(remembered.find_fitting(grown, room))
         servers = grown.tolist() if len(grown) <= SINGLE_SCORES else []
         holds = holds and bool(servers)
@@ -166,9 +166,9 @@ class UnschedulableCache:
         fitting = [each for part in parts if not (part.is_plain and holds) for each in part.classes]
         remembered_waits = {id(each): remembered[each] for each in fitting}
         only_servers = {id(each): servers for each in fitting if servers and is_about_room_only(each)}
-        remembered.change(went=fitting)
+        remembered.change(removed=fitting)
         others.update((id(each), each) for each in fitting)
-        return Recalled(remembered, held, moved, list(others.values()), remembered_waits, only_servers)
+        return Recalled(remembered, held, replaced, list(others.values()), remembered_waits, only_servers)
 
     def _goes_with(self, snapshot: Snapshot, rule: TurnRule) -> bool:
         """Whether what is remembered goes with these servers and this order."""
@@ -185,14 +185,14 @@ class UnschedulableCache:
 
 
 def _find_still_stuck(
-    came: Iterable[TaskClass], went: Iterable[TaskClass], servers: ServerTable, grown: IndexArray, room: Room
+    added: Iterable[TaskClass], removed: Iterable[TaskClass], servers: ServerTable, grown: IndexArray, room: Room
 ) -> Iterator[int]:
-    """Yield those that came, by identity, that fit nowhere: neither did the class in whose place they stand.
+    """Yield those that were added, by identity, that fit nowhere: neither did the class in whose place they stand.
 
-    went: remembered classes. grown: the servers on which something may fit that did not.
+    removed: remembered classes. grown: the servers on which something may fit that did not.
     """
-    old = {id(task_class.tasks): task_class for task_class in went}
-    for task_class in came if old else ():
+    old = {id(task_class.tasks): task_class for task_class in removed}
+    for task_class in added if old else ():
         former = old.get(id(task_class.tasks))
         if former is not None and _is_elsewhere_only(former, task_class):
             opened_k = ~former.placement.eligible_k | _find_unlimited(task_class)
