@@ -20,10 +20,10 @@ KNOWN: dict[str, list[str]] = {
     "cluster/classes/books.py": ["Books.changed_queues", "Books.image_stale", "Books.selected_stale"],
     "cluster/classes/server_classes.py": ["ServerGrouping._valid_for"],
     "cluster/classes/snapshot.py": [
-        "SnapshotBuilder._answers",
         "SnapshotBuilder._classes_valid_for",
         "SnapshotBuilder._closings_valid_for",
         "SnapshotBuilder._nominations_seen",
+        "SnapshotBuilder._revision",
     ],
     "cluster/classes/window.py": ["Window._changes"],
     "cluster/classes/window_groups.py": ["Group.is_stale"],
@@ -91,7 +91,7 @@ KNOWN: dict[str, list[str]] = {
     "scheduling/policies/levels.py": ["Progress.version", "id"],
 }
 MADE_OF = re.compile(r"(valid|made|known|detailed)_(for|of)$|_for$")
-COUNT = re.compile(r"(version|versions|changes|answers|openings)$")
+COUNT = re.compile(r"(version|versions|changes|revision|openings)$")
 STALE = re.compile(r"stale|changed")
 CURSOR = re.compile(r"_seen$|cursor$")
 

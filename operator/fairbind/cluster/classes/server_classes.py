@@ -33,7 +33,7 @@ class ServerGrouping:
 
     def __init__(self) -> None:
         self._valid_for: tuple[int, float] | None = None
-        self._answers: dict[frozenset[bytes], Classes] = {}
+        self._known: dict[frozenset[bytes], Classes] = {}
         self._last: tuple[list[Placement], Classes] | None = None
         self._capacity_number_k: NumberArray = np.zeros(0, dtype=np.int64)
 
@@ -54,7 +54,7 @@ class ServerGrouping:
         """
         if (capacity_version, tolerance) != self._valid_for:
             self._valid_for = capacity_version, tolerance
-            self._answers.clear()
+            self._known.clear()
             self._last = None
             self._capacity_number_k = number_rows(capacity_kr)
         placements = list(placements)
@@ -63,12 +63,12 @@ class ServerGrouping:
         eligible_sk = (each.eligible_k if usable_k is None else each.eligible_k & usable_k for each in placements)
         vectors = {np.packbits(eligible_k).tobytes(): eligible_k for eligible_k in eligible_sk}
         key = frozenset(vectors)
-        answer = self._answers.pop(key, None)
+        answer = self._known.pop(key, None)
         if answer is None:
-            if len(self._answers) >= _REMEMBERED:
-                self._answers.pop(next(iter(self._answers)))
+            if len(self._known) >= _REMEMBERED:
+                self._known.pop(next(iter(self._known)))
             answer = self._group(names, capacity_kr, list(vectors.values()), tolerance)
-        self._answers[key] = answer  # at the end: the one at the front was asked for longest ago
+        self._known[key] = answer  # at the end: the one at the front was asked for longest ago
         self._last = placements, answer
         return answer
 

@@ -17,7 +17,7 @@ from fairbind.cluster.classes.counting import compute_counts, compute_fits, find
 from fairbind.cluster.classes.growths import follow_growths
 from fairbind.cluster.classes.pinning import make_pin, refuse
 from fairbind.cluster.classes.server_classes import ServerGrouping
-from fairbind.cluster.classes.task_queue import NO_RULING, Ruling, TaskQueue
+from fairbind.cluster.classes.task_queue import NO_RULES, ClassRules, TaskQueue
 from fairbind.cluster.classes.window import MAX_CLASSES, MAX_PLACEMENTS, Choice, Window
 from fairbind.cluster.classes.window_groups import Group
 from fairbind.cluster.filters.anti_affinity import close
@@ -45,7 +45,8 @@ from fairbind.model import (
 from fairbind.scheduling import POLICIES
 
 _Asked = tuple[TopologyWishes | None, frozenset[PodTerm], Constraints, str | None, Rank, tuple[LimitRule, ...]]
-"""What a ruling depends on: a class's wishes, terms that select it, constraints, pin and rank, and limits of nodes."""
+"""What the rules of a class depend on: a class's wishes, terms that select it, constraints, pin and rank, and limits of
+nodes."""
 
 
 class Scale(NamedTuple):
@@ -63,8 +64,8 @@ class SnapshotBuilder:
     _made: the task classes of the last snapshot; None: it was not made to its end. _crowds: those of them that are of
     such tenants. _placements: how many classes use each that may be placed.
     _withheld: the classes of queues that are due, and others that may say where tasks might go before something
-    changed. _lacks: whether tasks that wait are in no class. _answers: grows when where tasks may go may be another.
-    _shape: what the arrays of classes are for. _shape_answers: `_answers` when it changed last.
+    changed. _lacks: whether tasks that wait are in no class. _revision: grows when where tasks may go may be another.
+    _shape: what the arrays of classes are for. _shape_revision: `_revision` when it changed last.
     """
 
     def __init__(self, books: Books, *, is_limited: bool = True) -> None:
@@ -80,15 +81,15 @@ class SnapshotBuilder:
         self._lacks = False
         self._classes_valid_for: tuple[Axes, int, int] | None = None
         self._shape: tuple[Axes, tuple[str, ...]] | None = None
-        self._shape_answers = 0
+        self._shape_revision = 0
         self._closings_valid_for: tuple[int, int, int] | None = None
         self._crowded: frozenset[str] = frozenset()
         self._nominations_seen = 0
-        self._answers = 0
+        self._revision = 0
         nodes, closed = books.eligibility.nodes, books.anti_affinity.closed
         self._restricted = Memo(self._restrict, of=(nodes, closed), most=MAX_PLACEMENTS)
         self._labelled = Memo(self._close_unlabelled, of=(nodes,), most=MAX_PLACEMENTS)
-        self._rulings: dict[_Asked, Ruling] = {}
+        self._known_rules: dict[_Asked, ClassRules] = {}
         self.window = Window(books.eligibility, is_limited=is_limited)
 
     @property
@@ -164,7 +165,7 @@ class SnapshotBuilder:
     def _make_task_classes(self, *, whole: bool) -> tuple[tuple[TaskClass, ...], ClassChanges | None]:
         """Return all classes, and what is other than the last time; None: that was not made to its end."""
         books = self._books
-        self._rulings.clear()
+        self._known_rules.clear()
         self._note_changed_placements()
         books.changed_queues.update(dict.fromkeys(self._due.list_next(books.changed_queues, whole=whole)))
         choices = self.window.choose(books.queues_by_tenant, len(books.waiting_constraints), books.changed_queues)
@@ -253,19 +254,19 @@ class SnapshotBuilder:
         """
         stale: list[Group] = []
         for group in choice.groups:
-            if group.task_class is None or (group.is_stale and group.answers >= self._shape_answers):
+            if group.task_class is None or (group.is_stale and group.revision >= self._shape_revision):
                 self._rebuild(group)
-            elif group.answers != self._answers:
+            elif group.revision != self._revision:
                 stale.append(group)
-        stale.sort(key=attrgetter("answers"))  # so each has its turn however often something happens
+        stale.sort(key=attrgetter("revision"))  # so each has its turn however often something happens
         for group in stale[:most]:
             self._rebuild(group)
         for group in choice.groups:
-            if group.answers < self._shape_answers:
+            if group.revision < self._shape_revision:
                 self._lacks = True
                 continue
             assert group.task_class is not None
-            if group.answers != self._answers:
+            if group.revision != self._revision:
                 self._withheld.append(group.task_class)
             yield group.task_class
         nothing_r = (0,) * len(self._books.servers.axes)
@@ -276,7 +277,7 @@ class SnapshotBuilder:
     def _rebuild(self, group: Group) -> None:
         """Build the class of a group; the same object as before when nothing in it changed."""
         template, before = self._build_task_class(group.first, group.simple), group.task_class
-        group.is_stale, group.answers = False, self._answers
+        group.is_stale, group.revision = False, self._revision
         if len(group) == 1:
             group.template = group.task_class = template
             return
@@ -294,7 +295,7 @@ class SnapshotBuilder:
         changed_terms = books.topology.take_changed()
         before, self._shape = self._shape, (books.servers.axes, books.servers.names)
         if valid_for != self._classes_valid_for:
-            self._answers += 1
+            self._revision += 1
         if before is None or self._shape[0] != before[0] or self._shape[1] is not before[1]:
             self._note_shape()
         elif valid_for != self._classes_valid_for:
@@ -314,7 +315,7 @@ class SnapshotBuilder:
     def _note_shape(self) -> None:
         """Note that no class of before goes with the nodes and resources of now."""
         changed = self._books.changed_queues
-        self._shape_answers = self._answers
+        self._shape_revision = self._revision
         keys = list(self._list_uncrowded())
         if len(keys) <= due.MAX_DUE:
             changed.update(dict.fromkeys(keys))
@@ -371,15 +372,15 @@ class SnapshotBuilder:
             elif pin.server is not None and not open_.eligible_k[pin.server]:
                 more = Counter(dict(open_.rejections)) - Counter(dict(placement.rejections))
                 pin = refuse(pin, next(iter(more)))
-        ruling = self._find_ruling(key, simple)
-        if ruling.wishes is not None and placement.preference_k is not None:
+        rules = self._find_rules(key, simple)
+        if rules.wishes is not None and placement.preference_k is not None:
             placement = eligibility.share(replace(placement, preference_k=None))  # `Ruling.wishes` has it all
         # Last, as what is shared above must not say what is promised: not all classes that share it may use that.
-        nominations, prefers = self._books.nominations, ruling.wishes is None
-        if ruling.wishes is not None and key.nominated is not None:
-            ruling = ruling._replace(wishes=nominations.add_wish(ruling.wishes, key))
+        nominations, prefers = self._books.nominations, rules.wishes is None
+        if rules.wishes is not None and key.nominated is not None:
+            rules = rules._replace(wishes=nominations.add_wish(rules.wishes, key))
         placement = nominations.reserve(placement, key, servers.axes, prefers=prefers)
-        return queue.build_task_class(servers.axes, placement, eligibility, pin, ruling, servers.claimed_only)
+        return queue.build_task_class(servers.axes, placement, eligibility, pin, rules, servers.claimed_only)
 
     def _find_placement(self, key: QueueKey, simple: Constraints) -> Placement:
         """Return where a class may go by its constraints, its volumes and what nodes have of what it asks for."""
@@ -412,22 +413,22 @@ class SnapshotBuilder:
         closed = replace(base, eligible_k=eligible_k, rejections=tuple(sorted((+rejections).items())))
         return self._books.eligibility.share(closed)
 
-    def _find_ruling(self, key: QueueKey, simple: Constraints) -> Ruling:
+    def _find_rules(self, key: QueueKey, simple: Constraints) -> ClassRules:
         """Return what topology domains and limits say to a class. simple: its constraints by `Eligibility.simplify`."""
         if key.unsupported is not None:
-            return NO_RULING
+            return NO_RULES
         limits: tuple[LimitRule, ...] = ()
         if key.load is not None:
             limits = self._books.volumes.limits.find_rules(key.load, self._books.eligibility.index)
         if not (key.may_have_rules or limits):
-            return NO_RULING
+            return NO_RULES
         asked = key.wishes, key.selected_by, simple, key.pin, key.rank, limits
-        known = self._rulings.get(asked)
+        known = self._known_rules.get(asked)
         if known is None:
-            known = self._rulings[asked] = self._make_ruling(*asked)
+            known = self._known_rules[asked] = self._make_rules(*asked)
         return known
 
-    def _make_ruling(
+    def _make_rules(
         self,
         wishes: TopologyWishes | None,
         selected_by: frozenset[PodTerm],
@@ -435,9 +436,9 @@ class SnapshotBuilder:
         pin: str | None,
         rank: Rank,
         limits: tuple[LimitRule, ...],
-    ) -> Ruling:
+    ) -> ClassRules:
         topology = self._books.topology
-        return Ruling(
+        return ClassRules(
             topology.find_rules(wishes, selected_by, constraints, pin, rank, limits),
             # A pinned pod has no choice, so it would like nothing.
             topology.find_soft_wishes(wishes, selected_by, constraints) if pin is None else None,

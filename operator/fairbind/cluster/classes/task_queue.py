@@ -20,7 +20,7 @@ from fairbind.model import DomainRules, Pin, Placement, Rejection, RejectionKind
 from fairbind.scheduling.cycle.order.task_queues import compute_turn
 
 
-class Ruling(NamedTuple):
+class ClassRules(NamedTuple):
     """What topology domains, and limits of nodes, say to a class: see `TaskClass`."""
 
     rules: DomainRules | None = None
@@ -29,7 +29,7 @@ class Ruling(NamedTuple):
     brings: tuple[tuple[object, int], ...] = ()
 
 
-NO_RULING = Ruling()
+NO_RULES = ClassRules()
 
 
 class TaskQueue:
@@ -46,7 +46,7 @@ class TaskQueue:
         "_oldest",
         "_pin",
         "_placement",
-        "_ruling",
+        "_rules",
         "_shown",
         "_task_class",
         "is_eligible",
@@ -67,7 +67,7 @@ class TaskQueue:
         self._base: Placement | None = None
         self._pin: Pin | None = None
         self._placement: Placement | None = None
-        self._ruling = NO_RULING
+        self._rules = NO_RULES
         self._task_class: TaskClass | None = None
         self._shown: tuple[Task, ...] | None = None
 
@@ -105,14 +105,14 @@ class TaskQueue:
         base: Placement,
         eligibility: Eligibility,
         pin: Pin | None = None,
-        ruling: Ruling = NO_RULING,
+        rules: ClassRules = NO_RULES,
         claimed_only: frozenset[str] = frozenset(),
     ) -> TaskClass:
         """Return the class as it is now; the same object as before when nothing changed.
 
         Its tasks are the same object as before when these have not changed.
         base: where its constraints let it go, by `Eligibility`, which shares placements. pin: the only server of these,
-        for a key that has one. ruling: what topology domains say to it. claimed_only: axes that no node has for pods.
+        for a key that has one. rules: what topology domains say to it. claimed_only: axes that no node has for pods.
         """
         before, is_current = self._task_class, self._shown is not None
         if before is None or axes != self._axes or claimed_only != self._claimed_only:
@@ -124,8 +124,8 @@ class TaskQueue:
             self._base, self._pin, is_current = base, pin, False
             is_lacking = self._missing and pin is None
             self._placement = eligibility.share(exclude_all(base, self._missing)) if is_lacking else base
-        if ruling is not self._ruling and ruling != self._ruling:  # rules and wishes are equal to themselves only
-            self._ruling, is_current = ruling, False
+        if rules is not self._rules and rules != self._rules:  # rules and wishes are equal to themselves only
+            self._rules, is_current = rules, False
         if before is not None and is_current:
             return before
         if self._shown is None:
@@ -140,7 +140,7 @@ class TaskQueue:
             self._shown,
             key.unsupported,
             self._pin,
-            *self._ruling,
+            *self._rules,
             is_rationed=key.takes_turns,
         )
         self.is_eligible = task_class.is_eligible

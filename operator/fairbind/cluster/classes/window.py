@@ -26,7 +26,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from fairbind.cluster.classes.task_queue import TaskQueue
-from fairbind.cluster.classes.window_groups import Group, Look, LookGroups, get_turn
+from fairbind.cluster.classes.window_groups import Group, GroupKey, KeyGroups, get_turn
 from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.objects.facts import Constraints
 from fairbind.cluster.state.queue_keys import QueueKey
@@ -88,13 +88,13 @@ class _Moves:
 class _Sorted:
     """All queues of a tenant, sorted as of a version of the nodes' features, and kept so while queues change.
 
-    looks: the groups of each. classes: what they count together. unsupported: by reason. _order: the group of each
+    key_groups: the groups of each. classes: what they count together. unsupported: by reason. _order: the group of each
     supported queue, in turn. _later: see `gather_later`, and what it was made without.
     """
 
     def __init__(self, eligibility: Eligibility, queues: Iterable[TaskQueue]) -> None:
         self._features_version = eligibility.features_version
-        self.looks: dict[Look, LookGroups] = {}
+        self.key_groups: dict[GroupKey, KeyGroups] = {}
         self.classes = 0.0
         self.unsupported: dict[Rejection, Group] = {}
         self._eligibility = eligibility
@@ -142,28 +142,28 @@ class _Sorted:
 
         Where all queues of a look go over to the same, what decides their placement is renamed.
         """
-        simplify, moves = self._eligibility.simplify, dict[LookGroups, _Moves]()
+        simplify, moves = self._eligibility.simplify, dict[KeyGroups, _Moves]()
         for key, (_, group, _) in self._places.items():
-            of_look = group.of_look
-            if of_look is None or (simple := simplify(key.constraints)) is of_look.look[0]:
+            same_key = group.same_key
+            if same_key is None or (simple := simplify(key.constraints)) is same_key.group_key[0]:
                 continue
-            move = moves.get(of_look)
+            move = moves.get(same_key)
             if move is None:
-                move = moves[of_look] = _Moves(simple)
+                move = moves[same_key] = _Moves(simple)
             move.queues += 1
             move.is_same &= simple is move.simple
         if not moves:
             return []
-        for of_look, move in list(moves.items()):
-            renamed = (move.simple, *of_look.look[1:])
-            if move.is_same and move.queues == of_look.queues and renamed not in self.looks:
-                del self.looks[of_look.look], moves[of_look]
-                of_look.look = renamed
-                self.looks[renamed] = of_look
+        for same_key, move in list(moves.items()):
+            renamed = (move.simple, *same_key.group_key[1:])
+            if move.is_same and move.queues == same_key.queues and renamed not in self.key_groups:
+                del self.key_groups[same_key.group_key], moves[same_key]
+                same_key.group_key = renamed
+                self.key_groups[renamed] = same_key
         return [
             key
             for key, (_, group, _) in self._places.items()
-            if group.of_look in moves and simplify(key.constraints) is not group.simple
+            if group.same_key in moves and simplify(key.constraints) is not group.simple
         ]
 
     def find_class(self, key: QueueKey) -> TaskClass | None:
@@ -196,14 +196,14 @@ class _Sorted:
         key = queue.key
         if key.unsupported is None:
             simple = self._eligibility.simplify(key.constraints)
-            look = simple, key.selected_by, key.wishes, key.above_priority, key.nominated, key.load, key.unbound
-            of_look, kind = self.looks.get(look), (key.demand, key.pin, key.takes_turns)
-            if of_look is None:
-                of_look = self.looks[look] = LookGroups(look)
-            of_look.queues += 1
-            group = of_look.groups.get(kind)
+            group_key = simple, key.selected_by, key.wishes, key.above_priority, key.nominated, key.load, key.unbound
+            same_key, kind = self.key_groups.get(group_key), (key.demand, key.pin, key.takes_turns)
+            if same_key is None:
+                same_key = self.key_groups[group_key] = KeyGroups(group_key)
+            same_key.queues += 1
+            group = same_key.groups.get(kind)
             if group is None:
-                group = of_look.groups[kind] = Group(of_look, kind)
+                group = same_key.groups[kind] = Group(same_key, kind)
                 self.classes += group.part
             insort(self._order, (turn, group, queue), key=get_turn)
         else:
@@ -216,17 +216,17 @@ class _Sorted:
         del self._places[key]
         group = place.group
         group.remove(place.turn)
-        of_look = group.of_look
-        if of_look is not None:
+        same_key = group.same_key
+        if same_key is not None:
             del self._order[bisect_left(self._order, place.turn, key=get_turn)]
-            of_look.queues -= 1
+            same_key.queues -= 1
         if group:
             return
-        if of_look is not None and group.kind is not None:
-            del of_look.groups[group.kind]
+        if same_key is not None and group.kind is not None:
+            del same_key.groups[group.kind]
             self.classes -= group.part
-            if not of_look.groups:
-                del self.looks[of_look.look]
+            if not same_key.groups:
+                del self.key_groups[same_key.group_key]
         elif key.unsupported is not None:
             del self.unsupported[key.unsupported]
 
@@ -259,7 +259,7 @@ class _Allowance:
         self.is_cut = False
         self._placements = placements
         self._classes = classes
-        self._shown: dict[LookGroups | None, None] = {}
+        self._shown: dict[KeyGroups | None, None] = {}
 
     def extend(self, placements: int, classes: int) -> None:
         """Allow so many more."""
@@ -274,7 +274,7 @@ class _Allowance:
         """
         taken, self.is_cut = list[Group](), False
         for group in filter(is_open, groups):
-            if group.of_look not in self._shown and not self._placements:
+            if group.same_key not in self._shown and not self._placements:
                 self.is_cut = True
                 self._take_shown(taken, group.turn, is_open)
                 break
@@ -284,8 +284,8 @@ class _Allowance:
 
     def _take_shown(self, taken: list[Group], after: Turn, is_open: Callable[[Group], bool]) -> None:
         """Take groups with a placement that is shown. after: those that come later in turn than this."""
-        looks = [of_look for of_look in self._shown if of_look is not None]
-        groups = (group for of_look in looks for group in of_look.groups.values() if group.turn > after)
+        key_groups = [same_key for same_key in self._shown if same_key is not None]
+        groups = (group for same_key in key_groups for group in same_key.groups.values() if group.turn > after)
         for group in sorted(filter(is_open, groups), key=attrgetter("turn")):
             if not self._take(taken, group):
                 return
@@ -296,9 +296,9 @@ class _Allowance:
             self.is_cut = True
             return False
         self._classes -= group.part
-        if group.of_look not in self._shown:
+        if group.same_key not in self._shown:
             self._placements -= 1
-            self._shown[group.of_look] = None
+            self._shown[group.same_key] = None
         taken.append(group)
         return True
 
@@ -378,9 +378,9 @@ class Window:
                 self._sorted[key.tenant].follow(key, crowded[key.tenant].get(key))
 
     def _choose(self, tenant: str, known: _Sorted) -> Choice:
-        if len(known.looks) <= self._limit and known.classes <= self._most_classes:
+        if len(known.key_groups) <= self._limit and known.classes <= self._most_classes:
             self._rounds.pop(tenant, None)
-            groups = chain.from_iterable(of_look.groups.values() for of_look in known.looks.values())
+            groups = chain.from_iterable(same_key.groups.values() for same_key in known.key_groups.values())
             return Choice(list(groups), known.list_unsupported())
         shown = self._pick(tenant, known.list_groups())
         return Choice(shown, {**known.list_unsupported(), LATER: known.gather_later(shown)})

@@ -18,7 +18,7 @@ PINNED_PART = 1 / 16
 
 get_turn = itemgetter(0)
 
-Look = tuple[
+GroupKey = tuple[
     Constraints,
     frozenset[PodTerm],
     TopologyWishes | None,
@@ -37,13 +37,13 @@ GroupKind = tuple[Demand, str | None, bool]
 whether they take turns."""
 
 
-class LookGroups:
-    """All groups of a tenant with one look. queues: how many they have together."""
+class KeyGroups:
+    """All groups of a tenant with one key. queues: how many they have together."""
 
-    __slots__ = ("groups", "look", "queues")
+    __slots__ = ("group_key", "groups", "queues")
 
-    def __init__(self, look: Look) -> None:
-        self.look = look
+    def __init__(self, group_key: GroupKey) -> None:
+        self.group_key = group_key
         self.groups: dict[GroupKind, Group] = {}
         self.queues = 0
 
@@ -51,8 +51,8 @@ class LookGroups:
 class Group:
     """Queues that are one task class. is_stale: whether any of them has changed since the class was made.
 
-    of_look, kind: what they have in common; None where that is only why they wait. part: what it counts as a class.
-    answers: which answers about nodes the class was made of, a number of who makes it.
+    same_key, kind: what they have in common; None where that is only why they wait. part: what it counts as a class.
+    revision: of which revision of the answers about nodes the class was made.
     template: what `task_class` was made of, for who makes it. False when it has no queues.
     """
 
@@ -60,24 +60,24 @@ class Group:
         "_ordered",
         "_tasks",
         "_uid",
-        "answers",
         "is_stale",
         "kind",
-        "of_look",
         "part",
+        "revision",
+        "same_key",
         "task_class",
         "template",
     )
 
-    def __init__(self, of_look: LookGroups | None = None, kind: GroupKind | None = None) -> None:
-        self.of_look = of_look
+    def __init__(self, same_key: KeyGroups | None = None, kind: GroupKind | None = None) -> None:
+        self.same_key = same_key
         self.kind = kind
         self.part = 1.0 if kind is None or kind[1] is None else PINNED_PART
         self._ordered: list[tuple[Turn, TaskQueue]] = []
         self._tasks: tuple[Task, ...] | None = None
         self._uid: str | None = None
         self.is_stale = True
-        self.answers = 0
+        self.revision = 0
         self.template: TaskClass | None = None
         self.task_class: TaskClass | None = None
 
@@ -90,7 +90,7 @@ class Group:
     @property
     def simple(self) -> Constraints | None:
         """Their constraints by `Eligibility.simplify`; None where only why they wait is the same."""
-        return None if self.of_look is None else self.of_look.look[0]
+        return None if self.same_key is None else self.same_key.group_key[0]
 
     @property
     def first(self) -> TaskQueue:
