@@ -361,11 +361,11 @@ async def test_until_everything_is_listed_again_it_is_owed() -> None:
         setting.server.faults = [REFUSED, REFUSED]
         setting.server.list_faults = [REFUSED, REFUSED]
         await setting.server.break_watches(LOST)
-        await wait_until(lambda: setting.reflector.is_list_owed)
+        await wait_until(lambda: setting.reflector.needs_relist)
         assert setting.sink.lists == 1
         assert setting.find_problem() is not None
         await wait_until(lambda: setting.sink.lists == 2)
-        assert not setting.reflector.is_list_owed
+        assert not setting.reflector.needs_relist
         await wait_until(lambda: setting.find_problem() is None)
 
 
@@ -378,7 +378,7 @@ async def test_while_a_list_reaches_the_sink_in_parts_it_is_owed_and_others_work
 
         def is_listed() -> bool:
             if setting.sink.lists == 2:
-                seen.add((setting.reflector.is_list_owed, setting.reflector.is_half_listed, len(setting.names)))
+                seen.add((setting.reflector.needs_relist, setting.reflector.is_half_listed, len(setting.names)))
             return (False, False, 3) in seen
 
         await wait_until(is_listed)

@@ -54,7 +54,7 @@ class Relists:
     def __init__(self) -> None:
         self.asked: list[asyncio.Future[None]] = []
         self.synced = asyncio.Event()
-        self.is_list_owed = self.is_half_listed = False
+        self.needs_relist = self.is_half_listed = False
 
     async def relist(self) -> None:
         self.asked.append(asyncio.get_running_loop().create_future())
@@ -201,7 +201,7 @@ async def test_while_a_list_is_owed_nothing_is_decided_and_nothing_sent(kind: st
     await see_and_lead(operator)
     assert operator.parts.lead.may_decide()
     assert operator.parts.binder.is_open()
-    operator.parts.sight.reflectors[kind].is_list_owed = True
+    operator.parts.sight.reflectors[kind].needs_relist = True
     assert not operator.parts.lead.may_decide()
     assert not operator.parts.binder.is_open()
 

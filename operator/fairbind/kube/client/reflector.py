@@ -18,7 +18,7 @@ request before each watch tells whether the server is back, because a watch on w
 While a server is away, its cluster may be restored from a backup: then versions go back, and what we know is of a
 history that never was. The small request shows it as long as the versions are behind ours. They need not be: on a busy
 cluster they catch up within seconds, and a watch would go on at our version as if nothing had been. So after a server
-was away everything is listed again, and `is_list_owed` until that has happened: what we know may be wrong.
+was away everything is listed again, and `needs_relist` until that has happened: what we know may be wrong.
 
 A cluster may not have a kind at all that is optional: its API server answers that it cannot find the resource (404).
 Then there are no such objects, and every `ABSENT_SECONDS` the reflector asks whether the kind is there now.
@@ -146,7 +146,7 @@ class Reflector(Generic[Item]):
         self._alive_at: float | None = None
         self._is_silent = False
         self._is_absent = False
-        self.is_list_owed = False
+        self.needs_relist = False
         """Whether everything is to be listed before what we know can be trusted again.
 
         The server was away, or a list has reached the sink in part.
@@ -235,12 +235,12 @@ class Reflector(Generic[Item]):
         items, version = await self._get_all()
         try:
             for _ in self._sink.replace_in_parts(items, version):
-                self.is_half_listed = self.is_list_owed = True  # nothing can be decided on half a list
+                self.is_half_listed = self.needs_relist = True  # nothing can be decided on half a list
                 await asyncio.sleep(0)
         finally:
             self.is_half_listed = False
         self._version = version
-        self._alive_at, self._is_silent, self.is_list_owed = self._listed_at, False, False
+        self._alive_at, self._is_silent, self.needs_relist = self._listed_at, False, False
         self._list_seconds = asyncio.get_running_loop().time() - self._listed_at
         _log.debug("%s: listed %d at version %s", self._resource_type.name, len(items), version)
 
@@ -302,7 +302,7 @@ class Reflector(Generic[Item]):
             try:
                 if not is_listed_just_now:
                     await self._check_server()
-                    if self.is_list_owed:
+                    if self.needs_relist:
                         return
                 is_listed_just_now = False
                 await self._watch()
@@ -365,7 +365,7 @@ class Reflector(Generic[Item]):
         body = await self._api.request(
             "GET", self._resource_type.path, query={"limit": "1"}, timeout_seconds=CHECK_TIMEOUT_SECONDS
         )
-        if self.is_list_owed:
+        if self.needs_relist:
             return
         now, known = parse_version(self._resource_type.decode_page(body).version), parse_version(self._version)
         if now is not None and known is not None and now < known:
@@ -381,7 +381,7 @@ class Reflector(Generic[Item]):
             self._on_restart(self._resource_type.name, CONNECTION)
         is_frozen = self.age > WATCH_SECONDS[0] and not self._is_silent  # it, or we: what was meanwhile is unknown
         if is_frozen or (self._failures and _is_away(error)):
-            self.is_list_owed = True
+            self.needs_relist = True
         await self._back_off(error)
 
     async def _back_off(self, error: Exception) -> None:

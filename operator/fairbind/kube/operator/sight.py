@@ -54,7 +54,7 @@ class Sight:
 
     def needs_list(self) -> bool:
         """Whether pods or nodes must be listed again before anything is decided or sent."""
-        return any(self.reflectors[name].is_list_owed for name in DECISIVE)
+        return any(self.reflectors[name].needs_relist for name in DECISIVE)
 
     def find_problems(self) -> dict[str, str | None]:
         """Return what each kind waits for, or None; tell the observer the ages of all watches. Due every second."""

@@ -207,7 +207,7 @@ class Recorder:
         for looked_at, notice in enumerate(self._pod_messages.find_due(), 1):
             if notice is not None:
                 if (lost := self._notices.add(notice.queue, notice)) is not None:
-                    self._put_off(lost)
+                    self._defer(lost)
                 self._work.set()
             if looked_at % SCAN_CHUNK == 0:
                 await asyncio.sleep(0)
@@ -262,7 +262,7 @@ class Recorder:
             if pod is not None and self._limits.may_begin((pod.namespace, _CONDITIONS), now):
                 self._told[notice.queue] += 1
                 return partial(self._explain, notice, pod)
-            self._put_off(notice)
+            self._defer(notice)
         return None
 
     def _choose_tenant_pace(self) -> None:
@@ -277,7 +277,7 @@ class Recorder:
         pace = min(self._tenant_pace, FAST_PER_SECOND / max(1, self._notices.queues))
         return self._notices.count(queue) < pace * UNCHANGED_SECONDS
 
-    def _put_off(self, notice: Notice) -> None:
+    def _defer(self, notice: Notice) -> None:
         """Let a notice that was not written be due again."""
         notice.announced.queued = False
         if notice.event_budget is not None:
@@ -311,7 +311,7 @@ class Recorder:
             if notice.event_budget is not None:
                 await self._write_failed(announced, notice, pod, message)
         except BaseException:
-            self._put_off(notice)
+            self._defer(notice)
             raise
         announced.queued = False
 
