@@ -29,7 +29,7 @@ EPOCH = 1_000_000.0
 DRAWN = [result for result in BindResult if result is not BindResult.DEFERRED]
 """What comes by itself: a binding is deferred only where pacing says so."""
 RESULTS = [*(BindResult.BOUND,) * 12, *DRAWN, BindResult.FAILED, BindResult.FAILED]
-NOT_POSTPONED = [*(BindResult.BOUND,) * 5, BindResult.FENCED, BindResult.STALE, BindResult.CROWDED]
+NOT_POSTPONED = [*(BindResult.BOUND,) * 5, BindResult.FENCED, BindResult.STALE, BindResult.OVERCOMMITTED]
 
 
 @dataclass(frozen=True, slots=True)

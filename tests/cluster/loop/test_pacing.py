@@ -30,7 +30,7 @@ from fairbind.cluster.loop.pacing_events import (
 )
 from fairbind.model import Bind, Task
 
-NOT_SENT = [BindResult.FENCED, BindResult.STALE, BindResult.CROWDED, BindResult.DEFERRED]
+NOT_SENT = [BindResult.FENCED, BindResult.STALE, BindResult.OVERCOMMITTED, BindResult.DEFERRED]
 POSTPONED = sorted(set(BindResult) - {BindResult.BOUND, *NOT_SENT})
 
 

@@ -300,7 +300,7 @@ async def test_a_pod_that_fails_again_waits_longer(monkeypatch: pytest.MonkeyPat
         assert gaps[2] >= 0.39
 
 
-@pytest.mark.parametrize("result", [BindResult.FENCED, BindResult.STALE, BindResult.CROWDED, BindResult.DEFERRED])
+@pytest.mark.parametrize("result", [BindResult.FENCED, BindResult.STALE, BindResult.OVERCOMMITTED, BindResult.DEFERRED])
 async def test_a_binding_that_was_not_sent_gives_its_room_back_without_a_wait(result: BindResult) -> None:
     async with running(slots=1) as bench:
         bench.binder.answers["a"] = [result]

@@ -485,7 +485,7 @@ async def test_nothing_is_sent_when_somebody_else_took_the_room_meanwhile(harnes
     crowded.update({("uid-p", "n1"), ("uid-q", "n1")})
     gate.set()
     assert await first is BindResult.BOUND  # it was on its way
-    assert await second is BindResult.CROWDED
+    assert await second is BindResult.OVERCOMMITTED
     assert len(harness.server.seen) == 1
     assert sorted(harness.observer.results) == ["bound", "crowded"]
 

@@ -90,10 +90,10 @@ class Queries:
         entry = self._books.entries.get(uid)
         if entry is None or not isinstance(entry.position, Held) or entry.position.node != node:
             return True  # the API server will say what became of it
-        if entry.facts.claims and self._books.volumes.is_crowded(entry.facts):
+        if entry.facts.claims and self._books.volumes.is_overcommitted(entry.facts):
             return False
         exclusive_keys = entry.facts.constraints.exclusive_keys.conflicting
-        return not self._books.servers.is_crowded(node, uid, entry.facts.demand.real, exclusive_keys)
+        return not self._books.servers.is_overcommitted(node, uid, entry.facts.demand.real, exclusive_keys)
 
     def find_generation(self, uid: str) -> int:
         """Return the generation of a pod's spec; 0: the API server counts none, or the pod is gone."""

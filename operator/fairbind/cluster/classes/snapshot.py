@@ -61,8 +61,8 @@ class SnapshotBuilder:
     """Makes snapshots of one set of books, and keeps what it may use again.
 
     window: which queues of tenants with very many of them a snapshot shows.
-    _made: the task classes of the last snapshot; None: it was not made to its end. _crowds: those of them that are of
-    such tenants. _placements: how many classes use each that may be placed.
+    _made: the task classes of the last snapshot; None: it was not made to its end. _windowed_classes: those of them
+    that are of such tenants. _placements: how many classes use each that may be placed.
     _withheld: the classes of queues that are due, and others that may say where tasks might go before something
     changed. _lacks: whether tasks that wait are in no class. _revision: grows when where tasks may go may be another.
     _shape: what the arrays of classes are for. _shape_revision: `_revision` when it changed last.
@@ -73,7 +73,7 @@ class SnapshotBuilder:
         self._books = books
         self._grouping = ServerGrouping()
         self._task_classes: dict[QueueKey, TaskClass] = {}
-        self._crowds: dict[str, list[TaskClass]] = {}
+        self._windowed_classes: dict[str, list[TaskClass]] = {}
         self._made: tuple[TaskClass, ...] | None = ()
         self._placements = Counter[Placement]()
         self._due = due.DueQueues(books.queues)
@@ -83,7 +83,7 @@ class SnapshotBuilder:
         self._shape: tuple[Axes, tuple[str, ...]] | None = None
         self._shape_revision = 0
         self._closings_valid_for: tuple[int, int, int] | None = None
-        self._crowded: frozenset[str] = frozenset()
+        self._windowed_tenants: frozenset[str] = frozenset()
         self._nominations_seen = 0
         self._revision = 0
         nodes, closed = books.eligibility.nodes, books.anti_affinity.closed
@@ -169,31 +169,33 @@ class SnapshotBuilder:
         self._note_changed_placements()
         books.changed_queues.update(dict.fromkeys(self._due.list_next(books.changed_queues, whole=whole)))
         choices = self.window.choose(books.queues_by_tenant, len(books.waiting_constraints), books.changed_queues)
-        turned = self._crowded ^ choices.keys()
+        turned = self._windowed_tenants ^ choices.keys()
         for tenant in turned:
             books.changed_queues.update(dict.fromkeys(books.queues_by_tenant.get(tenant, ())))
-        self._crowded = frozenset(choices)
+        self._windowed_tenants = frozenset(choices)
         before, self._made = self._made, None
         added, removed = self._follow_queues(choices)
         self._withheld = [self._task_classes[key] for key in self._due if key in self._task_classes]
         self._lacks = len(self._withheld) < len(self._due)
         most = MAX_CLASSES if whole else max(1, due.MAX_DUE // max(1, len(choices)))
-        crowds = {tenant: list(self._build_crowd(tenant, choice, most)) for tenant, choice in choices.items()}
+        windowed_classes = {
+            tenant: list(self._build_windowed(tenant, choice, most)) for tenant, choice in choices.items()
+        }
         self._withhold_selected()
-        for tenant in crowds | self._crowds:
-            now, then = crowds.get(tenant, []), self._crowds.get(tenant, [])
+        for tenant in windowed_classes | self._windowed_classes:
+            now, then = windowed_classes.get(tenant, []), self._windowed_classes.get(tenant, [])
             if now != then:
                 added += leave_out(now, then)
                 removed += leave_out(then, now)
-        if added and removed:  # a class may be what a queue was under another key, or alone, and a crowd's
+        if added and removed:  # a class may be what a queue was under another key, or alone, and a windowed one
             added, removed = leave_out(added, removed), leave_out(removed, added)
-        self._crowds = crowds
-        crowd = tuple(chain.from_iterable(crowds.values()))
+        self._windowed_classes = windowed_classes
+        windowed = tuple(chain.from_iterable(windowed_classes.values()))
         groups = sum(len(choice.groups) for choice in choices.values())
         if len(books.eligibility) > 2 * (MAX_HELD_PLACEMENTS + len(self._task_classes) + len(self._due) + groups):
             shown = (group.first.key for choice in choices.values() for group in choice.groups)
             books.eligibility.keep_only(key.constraints for key in (*self._task_classes, *self._due, *shown))
-        after = self._made = (*self._task_classes.values(), *crowd)
+        after = self._made = (*self._task_classes.values(), *windowed)
         if before is None:
             self._placements.clear()
             self._count_placements(after, ())
@@ -201,19 +203,19 @@ class SnapshotBuilder:
         self._count_placements(added, removed)
         return after, ClassChanges(before, after, added, removed)
 
-    def _follow_queues(self, crowded: Container[str]) -> tuple[list[TaskClass], list[TaskClass]]:
+    def _follow_queues(self, windowed: Container[str]) -> tuple[list[TaskClass], list[TaskClass]]:
         """Build the classes of queues that changed, and return those that came and those that went."""
         books, task_classes = self._books, self._task_classes
         added, removed = list[TaskClass](), list[TaskClass]()
         for key in books.changed_queues:
             self._due.discard(key)
             queue, before, after = books.queues.get(key), task_classes.get(key), None
-            if queue is None or key.tenant in crowded:
+            if queue is None or key.tenant in windowed:
                 task_classes.pop(key, None)
             else:
                 after = task_classes[key] = self._build_task_class(queue)
             if queue is not None:
-                self._count_wanted(queue, is_crowded=key.tenant in crowded)
+                self._count_wanted(queue, is_windowed=key.tenant in windowed)
             if after is before:
                 continue
             if after is not None:
@@ -232,10 +234,10 @@ class SnapshotBuilder:
                 if not counts[each.placement]:
                     del counts[each.placement]
 
-    def _count_wanted(self, queue: TaskQueue, *, is_crowded: bool) -> None:
+    def _count_wanted(self, queue: TaskQueue, *, is_windowed: bool) -> None:
         """Note how many tasks may be placed. Where many are not looked at yet, none is known to be in vain."""
         may_be_placed = queue.key.unsupported is None
-        if may_be_placed and not is_crowded:
+        if may_be_placed and not is_windowed:
             may_be_placed = queue.is_placeable or self._waits_for_attach_slots(queue)
         self._books.wanted.set_waiting(queue.key, len(queue.tasks) if may_be_placed else 0)
 
@@ -246,7 +248,7 @@ class SnapshotBuilder:
             return False
         return any(rejection == FULL for rejection, _ in placement.rejections)
 
-    def _build_crowd(self, tenant: str, choice: Choice, most: int) -> Iterator[TaskClass]:
+    def _build_windowed(self, tenant: str, choice: Choice, most: int) -> Iterator[TaskClass]:
         """Build the classes of a tenant that has very many queues.
 
         most: of so many that have not changed themselves; further ones are withheld, or left out when they do not go
@@ -299,7 +301,7 @@ class SnapshotBuilder:
         if before is None or self._shape[0] != before[0] or self._shape[1] is not before[1]:
             self._note_shape()
         elif valid_for != self._classes_valid_for:
-            self._note_due(self._list_uncrowded())
+            self._note_due(self._list_unwindowed())
         elif closings_valid_for != self._closings_valid_for:
             self._note_due(key for key in books.queues if key.may_have_rules or key.is_about_volumes)
         elif changed_terms:
@@ -316,7 +318,7 @@ class SnapshotBuilder:
         """Note that no class of before goes with the nodes and resources of now."""
         changed = self._books.changed_queues
         self._shape_revision = self._revision
-        keys = list(self._list_uncrowded())
+        keys = list(self._list_unwindowed())
         if len(keys) <= due.MAX_DUE:
             changed.update(dict.fromkeys(keys))
             return
@@ -324,10 +326,10 @@ class SnapshotBuilder:
         self._task_classes.clear()
         self._made = None
 
-    def _list_uncrowded(self) -> Iterator[QueueKey]:
+    def _list_unwindowed(self) -> Iterator[QueueKey]:
         """Return the queues of tenants that have no more than a snapshot shows."""
         by_tenant = self._books.queues_by_tenant.items()
-        return chain.from_iterable(queues for tenant, queues in by_tenant if tenant not in self._crowded)
+        return chain.from_iterable(queues for tenant, queues in by_tenant if tenant not in self._windowed_tenants)
 
     def _note_due(self, keys: Iterable[QueueKey]) -> None:
         """Note that queues must be looked at, after those that must be already."""

@@ -361,21 +361,21 @@ class Window:
         if max(counts, default=0) <= most:
             self.forget()
             return {}
-        crowded = {tenant: queues for tenant, queues in queues_by_tenant.items() if len(queues) > most}
-        self._rounds = {tenant: each for tenant, each in self._rounds.items() if tenant in crowded}
-        self._sorted = {tenant: each for tenant, each in self._sorted.items() if tenant in crowded}
-        self._follow(crowded, changed)
-        return {tenant: self._choose(tenant, self._sorted[tenant]) for tenant in crowded}
+        windowed = {tenant: queues for tenant, queues in queues_by_tenant.items() if len(queues) > most}
+        self._rounds = {tenant: each for tenant, each in self._rounds.items() if tenant in windowed}
+        self._sorted = {tenant: each for tenant, each in self._sorted.items() if tenant in windowed}
+        self._follow(windowed, changed)
+        return {tenant: self._choose(tenant, self._sorted[tenant]) for tenant in windowed}
 
-    def _follow(self, crowded: Mapping[str, Mapping[QueueKey, TaskQueue]], changed: Iterable[QueueKey]) -> None:
+    def _follow(self, windowed: Mapping[str, Mapping[QueueKey, TaskQueue]], changed: Iterable[QueueKey]) -> None:
         """Sort the queues of tenants that are not sorted yet; of the others only take over what changed."""
-        for tenant, queues in crowded.items():
+        for tenant, queues in windowed.items():
             known = self._sorted.get(tenant)
             if known is None or not known.follow_features(queues):
                 self._sorted[tenant] = _Sorted(self._eligibility, queues.values())
-        for key in changed if crowded else ():
-            if key.tenant in crowded:
-                self._sorted[key.tenant].follow(key, crowded[key.tenant].get(key))
+        for key in changed if windowed else ():
+            if key.tenant in windowed:
+                self._sorted[key.tenant].follow(key, windowed[key.tenant].get(key))
 
     def _choose(self, tenant: str, known: _Sorted) -> Choice:
         if len(known.key_groups) <= self._limit and known.classes <= self._most_classes:

@@ -1,7 +1,7 @@
 """How much of a pod's images the nodes have already, scored as kube-scheduler does.
 
 Each image that a node has counts with its size there, times the part of all nodes that have it: an image that few nodes
-have draws little, so that its pods do not crowd on these. The sum for all images of the pod is then a score from 0 to
+have draws little, so that its pods do not gather on these. The sum for all images of the pod is then a score from 0 to
 100 between two bounds.
 
 Nodes list their images often, and most lists say nothing new. Where an image is, is kept for all names, as bits of one

@@ -27,12 +27,12 @@ class BindResult(enum.StrEnum):
     INVALID = "invalid"
     FENCED = "fenced"
     STALE = "stale"
-    CROWDED = "crowded"
+    OVERCOMMITTED = "crowded"
     DEFERRED = "deferred"
     FAILED = "failed"
 
 
-NOT_SENT = frozenset({BindResult.FENCED, BindResult.STALE, BindResult.CROWDED, BindResult.DEFERRED})
+NOT_SENT = frozenset({BindResult.FENCED, BindResult.STALE, BindResult.OVERCOMMITTED, BindResult.DEFERRED})
 """After these the pod waits on as before."""
 
 # --- events; msgspec's structs are made in a fraction of a dataclass's time, and two come with each binding ---

@@ -173,7 +173,7 @@ class Servers:
             return False
         return find_refusal(book.node, constraints, self._selector) is None
 
-    def is_crowded(self, name: str, uid: str, amounts: Amounts, conflicting: frozenset[str]) -> bool:
+    def is_overcommitted(self, name: str, uid: str, amounts: Amounts, conflicting: frozenset[str]) -> bool:
         """Whether more is held on a node than it has, of what these amounts use, or others hold these keys.
 
         uid, amounts, conflicting: of a pod that holds its own there already.

@@ -397,7 +397,7 @@ class Volumes:
         """Return how many attach slots a pod holds on a node, by driver."""
         return self.limits.count_held(node, facts.uid, self._find_ids(facts, facts.claims))
 
-    def is_crowded(self, facts: PodFacts) -> bool:
+    def is_overcommitted(self, facts: PodFacts) -> bool:
         """Whether a pod that holds its place has come too late, for its node or for a claim that one pod may use."""
         node = self._nodes.get(facts.uid)
         if node is not None and self.limits.is_over(node, facts.uid):

@@ -369,7 +369,7 @@ class Binding:
         if self.node and not self._binder.may_use(self.uid, self.node):
             return Unresolved(BindResult.STALE)
         if self.node and not self._binder.has_room(self.uid, self.node):
-            return Unresolved(BindResult.CROWDED)
+            return Unresolved(BindResult.OVERCOMMITTED)
         if not self._binder.take_probe():
             self.answer = self.answer or self._binder.problem
             return Unresolved(BindResult.FAILED)

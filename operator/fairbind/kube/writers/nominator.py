@@ -81,7 +81,7 @@ def _is_ours(body: bytes) -> bool:
     return all(manager.startswith(_OUR_MANAGERS) for manager in writers)
 
 
-class Nominees(Protocol):
+class NominatedPods(Protocol):
     """Who knows which pods should be nominated to which nodes."""
 
     def find_nomination_changes(self) -> list[NominationChange]:
@@ -94,7 +94,7 @@ class Nominator:
     def __init__(
         self,
         api: Requests,
-        nominees: Nominees,
+        nominated: NominatedPods,
         is_leading: Callable[[], bool],
         may_decide: Callable[[], bool],
         failures: PartFailures,
@@ -103,7 +103,7 @@ class Nominator:
     ) -> None:
         """is_leading: the fence. may_decide: whether the replica knows the world as it is, and leads."""
         self._api = api
-        self._nominees = nominees
+        self._nominated = nominated
         self._is_leading = is_leading
         self._may_decide = may_decide
         self._failures = failures
@@ -135,7 +135,7 @@ class Nominator:
 
     def _take_due(self) -> list[NominationChange]:
         """Return what is to be written now, and remember what was seen."""
-        changes = self._nominees.find_nomination_changes()
+        changes = self._nominated.find_nomination_changes()
         before, self._seen = self._seen, {change.uid: change.node for change in changes}
         self._written = {uid: version for uid, version in self._written.items() if uid in self._seen}
         self._theirs = {uid: node for uid, node in self._theirs.items() if uid in self._seen}
