@@ -37,7 +37,7 @@ KNOWN: dict[str, list[str]] = {
     "cluster/filters/image_locality.py": ["ImageLocality.changed"],
     "cluster/filters/node_eligibility.py": ["Eligibility.changed_images"],
     "cluster/filters/placed_pods.py": ["PlacedPods.changed"],
-    "cluster/filters/promised_pods.py": ["PromisedPods.changed"],
+    "cluster/filters/nominated_rules.py": ["NominatedRules.changed"],
     "cluster/filters/simplified.py": ["SimplifiedConstraints.version", "id"],
     "cluster/filters/term_index.py": ["TermIndex._waits_for", "id"],
     "cluster/filters/topology.py": ["Topology._changed", "Topology._valid_for", "id"],

@@ -151,7 +151,7 @@ class World:
         domain, counts = int(rule.counter.domains.domain_k[k]), self.count_domains(rule.counter)
         if domain < 0 or self.is_uneven(rule, domain, counts):
             return True
-        counts[domain] += dict(rule.promised).get(k, 0)
+        counts[domain] += dict(rule.reserved).get(k, 0)
         return self.is_uneven(rule, domain, counts)
 
     @staticmethod

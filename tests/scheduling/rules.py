@@ -69,8 +69,8 @@ def domain_rules(draw: st.DrawFn, known: list[DomainCounter]) -> DomainRule:
             chosen = draw(counter)
             servers = [k for k, domain in enumerate(chosen.domains.domain_k) if domain >= 0]
             some = st.lists(st.sampled_from(servers), max_size=2, unique=True) if servers else st.just([])
-            promised = tuple((k, draw(st.integers(1, 2))) for k in sorted(draw(some)))
-            return SpreadRule(chosen, skew, least, draw(st.booleans()), SPREAD, promised)
+            reserved = tuple((k, draw(st.integers(1, 2))) for k in sorted(draw(some)))
+            return SpreadRule(chosen, skew, least, draw(st.booleans()), SPREAD, reserved)
         case "affinity":
             several = draw(st.lists(counter, min_size=1, max_size=2, unique_by=id))
             return AffinityRule(tuple(several), draw(st.booleans()), AFFINITY)

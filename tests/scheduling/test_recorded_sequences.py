@@ -34,8 +34,8 @@ def test_the_sequences_have_in_them_what_they_promise() -> None:
             found["incomplete"] += "complete=False" in lines[0]
             found["ports in conflict"] += "conflicting claims" in cycle
 
-    promised = {"a binding": 200, "fairness": 150, "incomplete": 5, "ports in conflict": 40, "recalled": 800}
-    assert {what: found[what] for what, least in promised.items() if found[what] < least} == {}
+    reserved = {"a binding": 200, "fairness": 150, "incomplete": 5, "ports in conflict": 40, "recalled": 800}
+    assert {what: found[what] for what, least in reserved.items() if found[what] < least} == {}
 
 
 def test_no_two_sequences_are_decided_alike() -> None:

@@ -59,7 +59,7 @@ class SpreadRule:
     """A domain may hold at most `max_skew` tasks more than the one that holds the fewest.
 
     min_domains: with fewer domains the fewest is 0. counts_itself: whether the task counts once it is placed.
-    promised: servers with how many tasks that count are to come there from elsewhere, ascending. Such a server must
+    reserved: servers with how many tasks that count are to come there from elsewhere, ascending. Such a server must
     also do with them as part of its domain. A server that is in no domain is closed.
     """
 
@@ -68,7 +68,7 @@ class SpreadRule:
     min_domains: int
     counts_itself: bool
     rejection: Rejection
-    promised: tuple[tuple[int, int], ...] = ()
+    reserved: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)

@@ -26,8 +26,8 @@ from fairbind.cluster.loop.pacing_events import (
     NothingWaits,
     PodArrived,
     PodOnItsWay,
-    PodPromised,
     PodRefused,
+    PodReserved,
     Resume,
     RunCycle,
     Withhold,
@@ -223,7 +223,7 @@ def test_one_gate_a_cycle_is_opened_without_room_and_the_next_cycle_comes_at_onc
     assert gates.wake_at == 11.0
     assert find(Announce, gates.feed(BindEnded("t0", BindResult.BOUND), 11.0)) == []
     assert decide_scale_ups(gates, [*make_binds(1, first=1), *other], 20.0) == [], "the first has reached its most"
-    gates.feed(PodPromised("t0", has_room=True), 30.0)
+    gates.feed(PodReserved("t0", has_room=True), 30.0)
     assert decide_scale_ups(gates, other, 40.0) == other
     assert find(GiveBack, gates.tick(30.0 + TIMEOUT)) == [GiveBack("t0")]
 

@@ -31,8 +31,8 @@ def bind(world: World, pod: Json, node: str) -> Json:
     return world.change_pod(pod, lambda p: p["spec"].update(nodeName=node))
 
 
-def find_promises(world: World, *names: str) -> Mapping[str, str | None]:
-    """Return where pods hold the room that they are promised."""
+def find_reserved(world: World, *names: str) -> Mapping[str, str | None]:
+    """Return where pods hold the room that is reserved for them."""
     world.cache.build_snapshot()
     found = {name: world.cache.find_pod(f"uid-{name}") for name in names}
     return {name: None if pod is None else pod.assumed for name, pod in found.items()}
@@ -43,7 +43,7 @@ def test_a_pod_whose_room_is_taken_gets_that_of_the_one_that_took_it(world: Worl
     first = decide(world, "first", "a", "3")
     decide(world, "second", "b", "3")
     bind(world, first, "b")
-    assert find_promises(world, "second") == {"second": "a"}
+    assert find_reserved(world, "second") == {"second": "a"}
     assert world.get_cpus() == (1000, 1000, 6000)
 
 
@@ -51,13 +51,13 @@ def test_the_youngest_promises_are_taken_back(world: World) -> None:
     for name in ("older", "younger"):
         decide(world, name, "a")
     world.add_pods(make_pod("other", node="a", requests={"cpu": "2"}))
-    assert find_promises(world, "older", "younger") == {"older": "a", "younger": "b"}
+    assert find_reserved(world, "older", "younger") == {"older": "a", "younger": "b"}
 
 
 def test_what_a_pod_does_not_use_may_be_scarce_where_it_is_promised_room(world: World) -> None:
     decide(world, "p", "a")
     world.add_pods(make_pod("other", node="a", requests={"memory": "9Gi"}))
-    assert find_promises(world, "p") == {"p": "a"}
+    assert find_reserved(world, "p") == {"p": "a"}
 
 
 def test_a_pod_that_fits_nowhere_counts_and_has_the_first_room_that_comes_free(world: World) -> None:
@@ -65,11 +65,11 @@ def test_a_pod_that_fits_nowhere_counts_and_has_the_first_room_that_comes_free(w
     decide(world, "p", "a")
     other = make_pod("other", node="a", requests={"cpu": "3"})
     world.add_pods(other)
-    assert find_promises(world, "p") == {"p": None}
+    assert find_reserved(world, "p") == {"p": None}
     assert world.get_cpus() == (1000, 1000, 8000), "others may use what is too little for it"
     world.delete_pod(other)
     world.add_pods(make_gated("waiting"))
-    assert find_promises(world, "p") == {"p": "a"}
+    assert find_reserved(world, "p") == {"p": "a"}
     assert world.get_cpus() == (2000, 1000, 5000)
 
 
@@ -80,22 +80,22 @@ def test_it_goes_only_where_it_may(world: World) -> None:
     world.cache.assume("uid-p", "a")
     world.change_pod(pod, open_gate)
     world.add_pods(make_pod("other", node="a", requests={"cpu": "4"}))
-    assert find_promises(world, "p") == {"p": None}
+    assert find_reserved(world, "p") == {"p": None}
 
 
 def test_a_pod_on_a_node_that_is_gone_gets_room_elsewhere(world: World) -> None:
     decide(world, "p", "a")
     world.cache.nodes.delete(read_node(make_node("a")))
-    assert find_promises(world, "p") == {"p": "b"}
+    assert find_reserved(world, "p") == {"p": "b"}
 
 
 def test_a_gate_that_is_being_opened_moves_too_and_stays_when_it_fits_nowhere(world: World) -> None:
     decide(world, "p", "a", opens=False)
     world.add_pods(make_pod("other", node="a", requests={"cpu": "4"}))
-    assert find_promises(world, "p") == {"p": "b"}
+    assert find_reserved(world, "p") == {"p": "b"}
     assert world.cache.queries.has_room("uid-p", "a"), "not what was decided first, but there is room"
     world.add_pods(make_pod("more", node="b", requests={"cpu": "4"}))
-    assert find_promises(world, "p") == {"p": "b"}
+    assert find_reserved(world, "p") == {"p": "b"}
     assert not world.cache.queries.has_room("uid-p", "b")
 
 
@@ -106,20 +106,20 @@ def test_by_server_class_a_gate_that_is_being_opened_moves_inside_the_class(worl
     world.cache.build_snapshot()
     pod = decide(world, "p", "a", opens=False)
     world.add_pods(make_pod("other", node="a", requests={"cpu": "4"}))
-    assert find_promises(world, "p") == {"p": "b"}
+    assert find_reserved(world, "p") == {"p": "b"}
     world.add_pods(make_pod("more", node="b", requests={"cpu": "4"}))
-    assert find_promises(world, "p") == {"p": "b"}
+    assert find_reserved(world, "p") == {"p": "b"}
     world.change_pod(pod, open_gate)
-    assert find_promises(world, "p") == {"p": "c"}, "it was not narrowed after all"
+    assert find_reserved(world, "p") == {"p": "c"}, "it was not narrowed after all"
 
 
 def test_by_server_class_a_gate_that_is_being_opened_stays_when_its_node_is_gone(world: World) -> None:
     world.cache.set_policy(PolicySettings(policy="ps-dsf"))
     decide(world, "p", "a", opens=False)
     world.cache.nodes.delete(read_node(make_node("a")))
-    assert find_promises(world, "p") == {"p": "a"}, "the classes are not known yet"
+    assert find_reserved(world, "p") == {"p": "a"}, "the classes are not known yet"
     world.add_pods(make_pod("other", node="b", requests={"cpu": "1"}))
-    assert find_promises(world, "p") == {"p": "a"}
+    assert find_reserved(world, "p") == {"p": "a"}
 
 
 def test_in_a_class_too_large_to_name_all_its_nodes_a_gate_that_is_being_opened_stays(world: World) -> None:
@@ -128,17 +128,17 @@ def test_in_a_class_too_large_to_name_all_its_nodes_a_gate_that_is_being_opened_
     world.cache.build_snapshot()
     decide(world, "p", "a", opens=False)
     world.add_pods(make_pod("other", node="a", requests={"cpu": "4"}))
-    assert find_promises(world, "p") == {"p": "a"}
+    assert find_reserved(world, "p") == {"p": "a"}
 
 
 def test_room_that_was_given_back_is_not_looked_for_again(world: World) -> None:
     for name in ("late", "homeless"):
         decide(world, name, "a", "4")
     world.add_pods(make_pod("other", node="b", requests={"cpu": "4"}))
-    assert find_promises(world, "late", "homeless") == {"late": "a", "homeless": None}
+    assert find_reserved(world, "late", "homeless") == {"late": "a", "homeless": None}
     for name in ("late", "homeless"):
         assert world.cache.give_back(f"uid-{name}")
-    assert find_promises(world, "late", "homeless") == {"late": None, "homeless": None}
+    assert find_reserved(world, "late", "homeless") == {"late": None, "homeless": None}
     assert world.get_cpus()[0] == 4000
 
 
@@ -148,9 +148,9 @@ def test_a_new_leader_looks_on_for_room_for_what_fits_nowhere(world: World) -> N
     world.add_pods(other, *pods)
     found = world.cache.recover(most=9, but={"uid-p2"})
     assert [(uid, has_room) for uid, _, has_room in found] == [("uid-p0", True), ("uid-p1", False)]
-    assert find_promises(world, "p0", "p1", "p2") == {"p0": "a", "p1": None, "p2": None}
+    assert find_reserved(world, "p0", "p1", "p2") == {"p0": "a", "p1": None, "p2": None}
     world.delete_pod(other)
-    assert find_promises(world, "p0", "p1", "p2") == {"p0": "a", "p1": "b", "p2": None}
+    assert find_reserved(world, "p0", "p1", "p2") == {"p0": "a", "p1": "b", "p2": None}
 
 
 def test_pods_that_are_gone_are_forgotten(world: World) -> None:
@@ -160,5 +160,5 @@ def test_pods_that_are_gone_are_forgotten(world: World) -> None:
         world.delete_pod(pod)
     assert world.get_cpus() == (4000, 4000, 0)
     forecast = world.cache.books.forecast
-    assert not forecast.promised
-    assert not forecast.homeless
+    assert not forecast.reserved
+    assert not forecast.unplaced

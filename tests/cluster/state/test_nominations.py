@@ -1,4 +1,4 @@
-"""Room that kube-scheduler has promised to a pod: for whom it is kept, and when it is kept no more."""
+"""Room that kube-scheduler has reserved for a pod: for whom it is kept, and when it is kept no more."""
 
 from __future__ import annotations
 

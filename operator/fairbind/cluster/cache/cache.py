@@ -43,8 +43,8 @@ class ClusterCache:
     narrows_to_nodes: whether these pods are narrowed to the best nodes also where the policy decides no class of nodes.
     is_limited: whether a snapshot shows a tenant's very many different pods in turn, as the operator must.
     on_arrival: called with the UID of a pod of those schedulers that has come to a node (True), or is gone (False).
-    on_opened: called with the UID of such a pod whose gate was opened. on_promised: called with the UID of such a pod
-    that is promised other room than was decided for it (True), or none (False).
+    on_opened: called with the UID of such a pod whose gate was opened. on_reserved: called with the UID of such a pod
+    for which other room is reserved than was decided for it (True), or none (False).
     on_rejection: called with what for, when a kubelet refused one of our pods. wall_clock: seconds since the epoch.
     volume_feeds, device_feeds: for each kind of object about volumes, and about devices, where it goes.
     queries: what others ask. books: the state, to be changed by the cache only.
@@ -62,7 +62,7 @@ class ClusterCache:
         is_limited: bool = True,
         on_arrival: Callable[[str, bool], None] = lambda _uid, _is_bound: None,
         on_opened: Callable[[str], None] = lambda _uid: None,
-        on_promised: Callable[[str, bool], None] = lambda _uid, _has_room: None,
+        on_reserved: Callable[[str, bool], None] = lambda _uid, _has_room: None,
         on_rejection: Callable[[str], None] = lambda _rejection: None,
         wall_clock: Callable[[], float] = lambda: 0.0,
     ) -> None:
@@ -71,7 +71,7 @@ class ClusterCache:
         self._wall_clock = wall_clock
         self._on_arrival = on_arrival
         self._on_opened = on_opened
-        self._on_promised = on_promised
+        self._on_reserved = on_reserved
         directory = Directory(SYSTEM_NAMESPACES | {operator_namespace or "kube-system"})
         self.books = Books(scheduler_name, directory, turn_scheduler, asking=asking, narrows_to_nodes=narrows_to_nodes)
         self._builder = SnapshotBuilder(self.books, is_limited=is_limited)
@@ -163,7 +163,7 @@ class ClusterCache:
             return False
         entry.scales_up = True
         self.books.move(entry)
-        self.books.forecast.homeless[uid] = entry
+        self.books.forecast.unplaced[uid] = entry
         self._snapshot = None
         return True
 
@@ -175,17 +175,17 @@ class ClusterCache:
         """
         self.build_snapshot()
         opened = [entry for entry in find_opened(self.books.entries) if entry.facts.uid not in but][:most]
-        self._promise(self.books.forecast.find_homes(self.books, opened))
+        self._reserve(self.books.forecast.find_free_nodes(self.books, opened))
         self._snapshot = None
         tenant_of = self.books.directory.tenant_of
         return [(e.facts.uid, tenant_of(e.facts.namespace), e.assumed is not None) for e in opened]
 
-    def _promise(self, moves: Iterable[tuple[PodEntry, str | None]]) -> None:
+    def _reserve(self, moves: Iterable[tuple[PodEntry, str | None]]) -> None:
         """Let pods on their way hold their room on other nodes, or nowhere."""
         for entry, node in moves:
             entry.assumed = node
             self.books.move(entry)
-            self._on_promised(entry.facts.uid, node is not None)
+            self._on_reserved(entry.facts.uid, node is not None)
 
     def give_back(self, uid: str) -> bool:
         """Take the room of a pod whose gate is open and that no node has; it counts in its tenant's share on.
@@ -305,10 +305,10 @@ class ClusterCache:
         a time, and until then the snapshot is not current. whole: it is.
         """
         if self._snapshot is None or self.books.image_stale or (whole and not self._builder.is_current):
-            if self.books.forecast.promised or self.books.forecast.homeless:
+            if self.books.forecast.reserved or self.books.forecast.unplaced:
                 self.books.resolve()
                 self.books.servers.flush()
-                self._promise(self.books.forecast.find_moves(self.books, self._decided))
+                self._reserve(self.books.forecast.find_moves(self.books, self._decided))
             self._snapshot = None  # also when an error ends the next
             self._snapshot = self._builder.build(whole=whole)
             self._decided = self._snapshot.servers
@@ -440,7 +440,7 @@ class ClusterCache:
         if before.scheduler != self.books.turn_scheduler and before.scheduler not in self.books.asking:
             return
         if before.gated and now is not None and not now.gated:
-            self._snapshot = None  # from now on it may be promised other room
+            self._snapshot = None  # from now on other room may be reserved for it
             self._on_opened(before.uid)
         is_bound = now is not None and now.node is not None
         if is_bound or now is None or now.terminating:

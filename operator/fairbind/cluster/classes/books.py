@@ -14,7 +14,7 @@ from fairbind.cluster.classes.due import find_part
 from fairbind.cluster.classes.task_queue import TaskQueue
 from fairbind.cluster.filters.anti_affinity import AntiAffinity
 from fairbind.cluster.filters.node_eligibility import Eligibility
-from fairbind.cluster.filters.promised_pods import Nomination
+from fairbind.cluster.filters.nominated_rules import Nomination
 from fairbind.cluster.filters.topology import Topology
 from fairbind.cluster.objects.constraints import set_images
 from fairbind.cluster.objects.facts import Constraints, PodFacts, PodTerm
@@ -26,7 +26,7 @@ from fairbind.cluster.state.nodes import Servers
 from fairbind.cluster.state.nominations import Nominations
 from fairbind.cluster.state.pod_images import PodImages
 from fairbind.cluster.state.pods import PodEntry, get_asked, get_wishes, locate
-from fairbind.cluster.state.positions import Held, Idle, Opened, Position, Promised, Waiting
+from fairbind.cluster.state.positions import Held, Idle, Opened, Position, Reserved, Waiting
 from fairbind.cluster.state.queue_keys import QueueKey
 from fairbind.cluster.state.running import RunningTasks
 from fairbind.cluster.state.slots import WantedPods
@@ -55,7 +55,7 @@ class Books:
     pods by UID. by_namespace: their UIDs. queues: who waits, by class. queues_by_tenant: the same. waiting_constraints:
     how many queues have which. queues_about_volumes: how many bring volumes that are counted, or want some.
     changed_queues: those that changed since the last snapshot. usage: by tenant. wanted: pods that hold or may be
-    placed, the latter as of the last snapshot. nominations: room that is promised to pods that wait. forecast: where
+    placed, the latter as of the last snapshot. nominations: room that is reserved for pods that wait. forecast: where
     pods on their way will be. running: pod by pod. above: see `growths`. eligibility, anti_affinity, topology: the
     filters. turns: whose wishes about other pods are looked at. volumes, devices: those of pods. selected_stale: pods
     that wait and that other terms may select than their queue says, in the order in which they are looked at. images:
@@ -255,7 +255,7 @@ class Books:
                     self.usage.note_pod(tenant, facts.created)
             case Waiting(key, task, _, nomination):
                 if nomination is not None:
-                    self._promise(nomination)
+                    self._reserve(nomination)
                 self._get_queue(key).add(task)
                 self.changed_queues[key] = None
                 self.usage.wait(key.tenant)
@@ -266,8 +266,8 @@ class Books:
             case Opened(tenant, demand, constraints):
                 self.usage.hold(tenant, None, (demand, constraints))
                 self.usage.note_pod(tenant, facts.created)
-            case Promised(nomination):
-                self._promise(nomination)
+            case Reserved(nomination):
+                self._reserve(nomination)
 
     def _leave(self, facts: PodFacts, position: Position) -> None:
         match position:
@@ -293,17 +293,17 @@ class Books:
                 self.usage.idle(tenant, -1, gated=gated)
             case Opened(tenant, demand, constraints):
                 self.usage.hold(tenant, None, (demand, constraints), -1)
-            case Promised(nomination):
+            case Reserved(nomination):
                 self._withdraw(nomination)
 
-    def _promise(self, nomination: Nomination) -> None:
+    def _reserve(self, nomination: Nomination) -> None:
         self.nominations.add(nomination)
-        self.topology.promised.add(nomination)
+        self.topology.reserved.add(nomination)
         self.servers.reserve(nomination.node, nomination.demand.real)
 
     def _withdraw(self, nomination: Nomination) -> None:
         self.nominations.remove(nomination)
-        self.topology.promised.remove(nomination)
+        self.topology.reserved.remove(nomination)
         self.servers.reserve(nomination.node, nomination.demand.real, -1)
 
     def _get_queue(self, key: QueueKey) -> TaskQueue:

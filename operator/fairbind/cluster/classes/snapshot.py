@@ -22,7 +22,7 @@ from fairbind.cluster.classes.window import MAX_CLASSES, MAX_PLACEMENTS, Choice,
 from fairbind.cluster.classes.window_groups import Group
 from fairbind.cluster.filters.anti_affinity import close
 from fairbind.cluster.filters.attach_limits import FULL
-from fairbind.cluster.filters.promised_pods import Rank
+from fairbind.cluster.filters.nominated_rules import Rank
 from fairbind.cluster.objects.constraints import NO_CONSTRAINTS
 from fairbind.cluster.objects.facts import Constraints, Demand, PodTerm, TopologyWishes
 from fairbind.cluster.state.holdings import MAX_HELD_PLACEMENTS, choose_held_placements
@@ -368,7 +368,7 @@ class SnapshotBuilder:
             open_ = placement
             if key.wishes is not None:
                 open_ = self._labelled(placement, key.wishes)
-            open_ = self._books.topology.promised.restrict(open_, key.rank, key.wishes, key.selected_by)
+            open_ = self._books.topology.reserved.restrict(open_, key.rank, key.wishes, key.selected_by)
             if pin is None:
                 placement = open_
             elif pin.server is not None and not open_.eligible_k[pin.server]:
@@ -377,7 +377,7 @@ class SnapshotBuilder:
         rules = self._find_rules(key, simple)
         if rules.wishes is not None and placement.preference_k is not None:
             placement = eligibility.share(replace(placement, preference_k=None))  # `Ruling.wishes` has it all
-        # Last, as what is shared above must not say what is promised: not all classes that share it may use that.
+        # Last, as what is shared above must not say what is reserved: not all classes that share it may use that.
         nominations, prefers = self._books.nominations, rules.wishes is None
         if rules.wishes is not None and key.nominated is not None:
             rules = rules._replace(wishes=nominations.add_wish(rules.wishes, key))

@@ -29,8 +29,8 @@ import numpy as np
 from fairbind.cluster.filters.anti_affinity import NO_TENANT, REPELLED, AntiAffinity, close
 from fairbind.cluster.filters.carried_terms import CarriedTerms
 from fairbind.cluster.filters.node_eligibility import Eligibility
+from fairbind.cluster.filters.nominated_rules import OWN_ANTI_AFFINITY, NominatedRules, Rank
 from fairbind.cluster.filters.placed_pods import PlacedPods
-from fairbind.cluster.filters.promised_pods import OWN_ANTI_AFFINITY, PromisedPods, Rank
 from fairbind.cluster.filters.refusals import find_untolerated
 from fairbind.cluster.objects.facts import HOSTNAME, Constraints, PodTerm, SpreadWish, TopologyWishes, WeightedTerm
 from fairbind.model import (
@@ -100,7 +100,7 @@ class Topology:
         self._eligibility = eligibility
         self._terms = anti_affinity
         self.placed = PlacedPods(find_namespace_labels, anti_affinity.select)
-        self.promised = PromisedPods(eligibility, anti_affinity, find_namespace_labels)
+        self.reserved = NominatedRules(eligibility, anti_affinity, find_namespace_labels)
         self._watched: Counter[TopologyWishes] = Counter()
         self._users: Counter[PodTerm] = Counter()
         self._carried: Counter[PodTerm] = Counter()
@@ -118,7 +118,7 @@ class Topology:
 
     def take_changed(self) -> frozenset[PodTerm]:
         """Return the terms of which a rule or a closed domain may be another one than when this was asked last."""
-        sets = self._changed, self.placed.changed, self.promised.changed, self._terms.changed
+        sets = self._changed, self.placed.changed, self.reserved.changed, self._terms.changed
         changed = frozenset().union(*sets)
         for each in sets:
             each.clear()
@@ -128,7 +128,7 @@ class Topology:
         """A namespace's labels changed; terms that select namespaces by label may see it differently."""
         self._terms.note_labels(namespace)
         self.placed.note_labels(namespace)
-        self.promised.note_labels(namespace)
+        self.reserved.note_labels(namespace)
 
     # --- placed pods ---
 
@@ -291,9 +291,9 @@ class Topology:
         """Make the rules that a pod's own wishes are, in the order in which kube-scheduler asks them."""
         for wish in wishes.spread:
             domains = self._find_spread_domains(wishes.spread, wish, constraints, pin)
-            counter, promised = self._count_staying(wish.term, domains), self.promised.count(wish.term, rank, domains)
-            rule = SpreadRule(counter, wish.max_skew, wish.min_domains, wish.term in selected_by, SPREAD, promised)
-            yield self._share((counter, rule.max_skew, rule.min_domains, rule.counts_itself, promised), rule)
+            counter, reserved = self._count_staying(wish.term, domains), self.reserved.count(wish.term, rank, domains)
+            rule = SpreadRule(counter, wish.max_skew, wish.min_domains, wish.term in selected_by, SPREAD, reserved)
+            yield self._share((counter, rule.max_skew, rule.min_domains, rule.counts_itself, reserved), rule)
         if wishes.together:
             counters = tuple(self._count_all(term) for term in wishes.together)
             may_begin = selected_by.issuperset(wishes.together)

@@ -64,8 +64,8 @@ from fairbind.cluster.loop.pacing_events import (
     NothingWaits,
     PodArrived,
     PodOnItsWay,
-    PodPromised,
     PodRefused,
+    PodReserved,
     Resume,
     RunCycle,
     Tick,
@@ -93,7 +93,7 @@ FAILED_CYCLE_SECONDS = 1.0
 
 _FAILURES = frozenset({BindResult.FAILED, BindResult.INVALID})
 
-_ABOUT_TURNS = PodArrived, PodOnItsWay, PodPromised, PodRefused
+_ABOUT_TURNS = PodArrived, PodOnItsWay, PodReserved, PodRefused
 
 _NOTHING: Sequence[Instruction] = ()
 
@@ -191,7 +191,7 @@ class Pacing:
         self._plan(now, instructions)
         return instructions
 
-    def _follow(self, event: PodArrived | PodOnItsWay | PodPromised | PodRefused, now: float) -> None:
+    def _follow(self, event: PodArrived | PodOnItsWay | PodReserved | PodRefused, now: float) -> None:
         """Note what became of a pod that takes turns."""
         match event:
             case PodArrived(uid, is_bound):
@@ -199,7 +199,7 @@ class Pacing:
                 self._place_waits.free(1, now)
             case PodOnItsWay(uid, tenant, has_room):
                 self._turnstile.recover(uid, tenant, now, has_room=has_room)
-            case PodPromised(uid, has_room):
+            case PodReserved(uid, has_room):
                 self._turnstile.note_room(uid, now, has_room=has_room)
             case PodRefused(uid):
                 self._turnstile.note_refused(uid)

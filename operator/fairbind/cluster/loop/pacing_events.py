@@ -129,8 +129,8 @@ class PodOnItsWay(msgspec.Struct, frozen=True):
     has_room: bool = True
 
 
-class PodPromised(msgspec.Struct, frozen=True):
-    """A pod on its way is promised other room than was decided for it, or has none any more."""
+class PodReserved(msgspec.Struct, frozen=True):
+    """Other room is reserved for a pod on its way than was decided for it, or none any more."""
 
     uid: str
     has_room: bool
@@ -162,7 +162,7 @@ Event = (
     | BindAwaits
     | BindEnded
     | PodOnItsWay
-    | PodPromised
+    | PodReserved
     | PodRefused
     | PodArrived
 )

@@ -224,7 +224,7 @@ class PodFacts(Struct, frozen=True, gc=False):
     runs: its kubelet runs it. rejection: for what its kubelet refused it (resources, ports, node, other); None when it
     did not. start: when its kubelet took it, seconds since the epoch; `created` before that.
     group: the name of the pod group in its namespace that it belongs to; None: to none. nominated_node: where room is
-    promised to it until it is bound.
+    reserved for it until it is bound.
     owner: its controller, kept only while it waits. claims: those of its volumes. images: those that it uses, kept only
     while it waits and may choose. device_claims: the ResourceClaims that it uses, kept only while it waits.
     """

@@ -235,7 +235,7 @@ class Extender:
     def _find_likeness(self, entry: PodEntry, tenant: str) -> Hashable | None:
         facts = entry.facts
         if facts.claims or facts.nominated_node is not None or facts.unsupported is not None:
-            return None  # its volumes, its promised room or its devices are its own
+            return None  # its volumes, its reserved room or its devices are its own
         selected_by = self._cache.books.anti_affinity.find_terms(facts.namespace, facts.labels)
         return (
             tenant, facts.priority, facts.demand, facts.constraints, facts.pin, facts.wishes, facts.repels, selected_by

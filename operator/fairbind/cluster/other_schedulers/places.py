@@ -66,8 +66,8 @@ class Places:
 
     def may_enter(self, tenant: str, *, beside: Counter[str] | None = None) -> bool:
         """Whether a tenant may take one more place. beside: places that are given away and not taken yet, by tenant."""
-        promised = beside or Counter[str]()
-        count, free = self._taken[tenant] + promised[tenant], self.free - promised.total()
+        reserved = beside or Counter[str]()
+        count, free = self._taken[tenant] + reserved[tenant], self.free - reserved.total()
         return free > 0 and count < PART * free and count < self._parts.get(tenant, self.most)
 
     def enter(self, tenant: str, now: float) -> None:

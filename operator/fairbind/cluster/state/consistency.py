@@ -100,7 +100,7 @@ def _describe_rule(rule: DomainRule) -> tuple[Any, ...]:
     counts = [[_find_count(counter, int(domain)) for domain in counter.domains.domain_k] for counter in counters]
     match rule:
         case SpreadRule():
-            return rule.rejection, counts, rule.max_skew, rule.min_domains, rule.counts_itself, rule.promised
+            return rule.rejection, counts, rule.max_skew, rule.min_domains, rule.counts_itself, rule.reserved
         case AffinityRule():
             return rule.rejection, counts, rule.may_begin
         case SeparationRule():

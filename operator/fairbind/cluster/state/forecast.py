@@ -1,11 +1,11 @@
 """Where pods on their way will come to a node, as far as it can be foreseen.
 
 A pod whose gate is open, or is asked to open, holds room on the node that was decided for it. Another scheduler places
-it, there or elsewhere. When it comes to another node, the room there may be promised to a second pod, while its own is
+it, there or elsewhere. When it comes to another node, the room there may be reserved for a second pod, while its own is
 free. If that were decided once more, more pods would have an open gate than the nodes can hold. So before each snapshot
-the pods that do not fit where they were promised room are moved in the books:
+the pods that do not fit where room was reserved for them are moved in the books:
 
-* On a node that is gone, or on which more is held than it has, the youngest promises are taken back until the rest
+* On a node that is gone, or on which more is held than it has, the youngest reservations are taken back until the rest
   fits.
 * Each of these pods gets room on the fullest node that it may use and where it fits, the oldest first.
 * One that fits nowhere holds no room, and counts in its tenant's share. It is the first to get room where some comes
@@ -14,7 +14,7 @@ the pods that do not fit where they were promised room are moved in the books:
   policies decide by server class it is being narrowed to the class of its node, and moves inside that alone. It does
   not move when some nodes of the class may not be among those that it is narrowed to.
 
-A pod whose gate is opened so that a node is bought for it is homeless from the beginning.
+A pod whose gate is opened so that a node is bought for it is unplaced from the beginning.
 The pods that a new leader finds on their way get room in the same manner: the operator before it decided room for them,
 and nothing says where. Requests and the nodes that a pod may use are looked at; ports and other pods are not.
 """
@@ -51,33 +51,33 @@ class NodeBooks(Protocol):
 
 
 class Forecast:
-    """The pods on their way, in the order of their promises.
+    """The pods on their way, in the order of their reservations.
 
-    promised: those that hold room on a node where no one has seen them yet. homeless: those whose room was lost.
+    reserved: those that hold room on a node where no one has seen them yet. unplaced: those whose room was lost.
     """
 
     def __init__(self) -> None:
-        self.promised: dict[str, PodEntry] = {}
-        self.homeless: dict[str, PodEntry] = {}
+        self.reserved: dict[str, PodEntry] = {}
+        self.unplaced: dict[str, PodEntry] = {}
 
     def note(self, entry: PodEntry) -> None:
         """Follow a pod of the other scheduler that was moved in the books."""
         facts, position = entry.facts, entry.position
         if facts.node is None and isinstance(position, Held) and position.node == entry.assumed:
-            self.promised.setdefault(facts.uid, entry)
-            self.homeless.pop(facts.uid, None)
+            self.reserved.setdefault(facts.uid, entry)
+            self.unplaced.pop(facts.uid, None)
         else:
-            self.promised.pop(facts.uid, None)
+            self.reserved.pop(facts.uid, None)
             if not isinstance(position, Opened):
-                self.homeless.pop(facts.uid, None)
+                self.unplaced.pop(facts.uid, None)
 
     def forget(self, uid: str) -> None:
         """Look no more for room for a pod."""
-        self.promised.pop(uid, None)
-        self.homeless.pop(uid, None)
+        self.reserved.pop(uid, None)
+        self.unplaced.pop(uid, None)
 
     def find_moves(self, books: NodeBooks, decided: ServerTable | None = None) -> list[tuple[PodEntry, str | None]]:
-        """Return which pods are to be moved to which node, or to none; those without one are remembered as homeless.
+        """Return which pods are to be moved to which node, or to none; those without one are remembered as unplaced.
 
         The arrays of the nodes must be up to date. decided: the nodes as of the last decisions, with their classes;
         None: there were none.
@@ -89,10 +89,10 @@ class Forecast:
             may_move_gated = decided is not None and decided.names is books.servers.names
             class_k = decided.class_k if decided is not None and may_move_gated else None
         lost = self._take_back(books.servers, free_kr, may_move_gated=may_move_gated)
-        return self._seek(books, [*self.homeless.values(), *lost], free_kr, class_k)
+        return self._seek(books, [*self.unplaced.values(), *lost], free_kr, class_k)
 
-    def find_homes(self, books: NodeBooks, opened: Sequence[PodEntry]) -> list[tuple[PodEntry, str | None]]:
-        """Return where pods on their way that have no room get some; those that fit nowhere are homeless."""
+    def find_free_nodes(self, books: NodeBooks, opened: Sequence[PodEntry]) -> list[tuple[PodEntry, str | None]]:
+        """Return where pods on their way that have no room get some; those that fit nowhere are unplaced."""
         return self._seek(books, opened, books.servers.free_kr.copy())
 
     def _seek(
@@ -122,15 +122,15 @@ class Forecast:
             if node is None and entry.facts.gated:
                 continue
             if node is None:
-                self.homeless[entry.facts.uid] = entry
+                self.unplaced[entry.facts.uid] = entry
             if node != entry.assumed:
                 moves.append((entry, node))
         return moves
 
     def _take_back(self, servers: Servers, free_kr: IntArray, *, may_move_gated: bool) -> list[PodEntry]:
-        """Return the pods whose promises must be taken back, the oldest first, and add their room to what is free."""
+        """Return the pods whose reservations must be taken back, the oldest first; count their room as free."""
         lost: dict[str, PodEntry] = {}
-        for uid, entry in reversed(self.promised.items()):
+        for uid, entry in reversed(self.reserved.items()):
             assert entry.assumed is not None
             if entry.facts.gated and not may_move_gated:
                 continue

@@ -1,7 +1,7 @@
 """A node's book, and what it comes to along the axes.
 
 A node's capacity for tenants is its allocatable minus what belongs to no tenant (system pods); what tenants' pods hold,
-and what is promised to pods that are not bound yet, comes off what is free. The books are dicts of Python integers,
+and what is reserved for pods that are not bound yet, comes off what is free. The books are dicts of Python integers,
 changed pod by pod. Rows of arrays are made of them for nodes whose books changed, and carried over for all others.
 """
 
@@ -43,9 +43,9 @@ class ServerBook:
     """One node's book. node: None when only pods told us of it. system, held: base units. ports: keys by pod.
 
     Mappings and sets are replaced and never written to.
-    system_ports: the uids of those of them that are system pods. reserved: promised to pods that are not bound yet.
-    pods: how many hold something or are promised something. devices: those that drivers publish and their attach slots,
-    by resource. claimed, system_claimed: those that pods hold.
+    system_ports: the uids of those of them that are system pods. reserved: for pods that are not bound yet.
+    pods: how many hold something or have something reserved. devices: those that drivers publish and their attach
+    slots, by resource. claimed, system_claimed: those that pods hold.
     """
 
     node: NodeFacts | None = None
@@ -76,7 +76,7 @@ class ServerBook:
         return max(self.devices.get(resource, 0) - self.system_claimed.get(resource, 0), 0)
 
     def reserve(self, amounts: Amounts, sign: int) -> None:
-        """Count more that is promised, or less."""
+        """Count more that is reserved, or less."""
         self.reserved = _add(self.reserved, amounts, sign)
         self.pods += sign
 

@@ -206,7 +206,7 @@ class Servers:
         self._drop_if_empty(name)
 
     def reserve(self, name: str, amounts: Amounts, sign: int = 1) -> None:
-        """Note that room on a node is promised to a pod, or no more."""
+        """Note that room on a node is reserved for a pod, or no more."""
         book = self.books.setdefault(name, ServerBook())
         book.reserve(amounts, sign)
         self._changed_books.add(name)

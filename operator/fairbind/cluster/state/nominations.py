@@ -1,4 +1,4 @@
-"""Nominated pods: capacity of a node that is promised to a pod which is not bound yet.
+"""Nominated pods: capacity of a node that is reserved for a pod which is not bound yet.
 
 kube-scheduler evicts pods for one of higher priority, writes the node's name into `status.nominatedNodeName` and binds
 the pod when the evicted ones have gone. Until then it is the nominated pod's, under any scheduler: a pod of its
@@ -6,13 +6,13 @@ priority or a lower one that takes it undoes the eviction. A pod of higher prior
 nominated pod itself. That is how kube-scheduler reads the field, and so do we. Autoscalers and queueing controllers
 write the field, too: the pod goes to that node when it fits there, whatever it would like of nodes.
 
-So what is promised comes off what is free on the node, and classes whose pods may use some of it all the same get it
-back as `Placement.reserved`. Which promises those are depends on a pod's priority only by which promised priorities are
-below it, and few are promised at a time; so hardly a class is split by it.
+So what is reserved comes off what is free on the node, and classes whose pods may use some of it all the same get it
+back as `Placement.reserved`. Which reservations those are depends on a pod's priority only by which reserved priorities
+are below it, and few are reserved at a time; so hardly a class is split by it.
 
-A promise ends with the pod: when it is bound (or we have decided to bind it), is deleted, ends, or loses the field. One
-on a node that is not there means nothing until the node is there. Host ports of a nominated pod are not kept for it.
-What other pods' affinity and spread make of it, `filters.promised_pods` says.
+A reservation ends with the pod: when it is bound (or we have decided to bind it), is deleted, ends, or loses the field.
+One on a node that is not there means nothing until the node is there. Host ports of a nominated pod are not kept for
+it. What other pods' affinity and spread make of it, `filters.nominated_rules` says.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairbind.cluster.filters.node_eligibility import Eligibility
-from fairbind.cluster.filters.promised_pods import Nomination, Rank
+from fairbind.cluster.filters.nominated_rules import Nomination, Rank
 from fairbind.cluster.state.node_books import Axes, compute_vector
 from fairbind.cluster.state.queue_keys import QueueKey
 from fairbind.derived import Given, Memo
@@ -64,7 +64,7 @@ class Nominations:
         self._placements = Memo(self._make_placement, of=(self.changes, eligibility.nodes), most=MOST_KNOWN)
 
     def add(self, nomination: Nomination) -> None:
-        """Take a promise."""
+        """Take a reservation."""
         self._by_uid[nomination.uid] = nomination
         self._count(nomination.priority, 1)
 
@@ -74,8 +74,8 @@ class Nominations:
         self._count(nomination.priority, -1)
 
     def find_above_priority(self, priority: int) -> int | None:
-        """Return the highest promised priority that a pod of this priority is above, or None."""
-        return max((promised for promised in self._priorities if promised < priority), default=None)
+        """Return the highest reserved priority that a pod of this priority is above, or None."""
+        return max((reserved for reserved in self._priorities if reserved < priority), default=None)
 
     def take_least_changed(self) -> int | None:
         """Return the least priority that came or went; pods above it may overtake others now. Asked again: None."""
@@ -83,7 +83,7 @@ class Nominations:
         return least
 
     def reserve(self, base: Placement, key: QueueKey, axes: Axes, *, prefers: bool = True) -> Placement:
-        """Return a placement with the promised room that pods of a class may use; the same while nothing changes.
+        """Return a placement with the reserved room that pods of a class may use; the same while nothing changes.
 
         prefers: whether it says which nodes they like best; then a nominated pod likes its node best of all.
         """
@@ -92,7 +92,7 @@ class Nominations:
         return self._placements(base, key.rank, axes, prefers)
 
     def _make_placement(self, base: Placement, rank: Rank, axes: Axes, prefers: bool) -> Placement:  # noqa: FBT001 - a part of the key
-        """Return a placement with the promised capacity that pods of a rank may use."""
+        """Return a placement with the reserved capacity that pods of a rank may use."""
         made = replace(base, reserved=self._find_room(rank, axes))
         server = self._find_server(rank.nominated) if prefers else None
         return made if server is None else replace(made, preference_k=_prefer(base, server))

@@ -6,7 +6,7 @@ counts in the share. In extender mode another scheduler asks before it places a 
 as our own do.
 
 `locate` decides it from what the API says, from what we have assumed, and from whose namespace it is in; a pod of
-another scheduler that is not bound yet stands in them only while a node's room is promised to it. The cache
+another scheduler that is not bound yet stands in them only while a node's room is reserved for it. The cache
 compares the answer with the one before and moves the pod when it differs; so no sequence of events, however odd, can
 count a pod twice.
 """
@@ -17,7 +17,7 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass
 
 from fairbind.cluster.filters.anti_affinity import AntiAffinity
-from fairbind.cluster.filters.promised_pods import Nomination
+from fairbind.cluster.filters.nominated_rules import Nomination
 from fairbind.cluster.filters.term_index import NO_TERMS
 from fairbind.cluster.filters.volume_offers import Wanted
 from fairbind.cluster.objects.constraints import FEATURES, set_images
@@ -34,7 +34,7 @@ from fairbind.cluster.state.claimed import add_brought, add_held
 from fairbind.cluster.state.devices import Devices
 from fairbind.cluster.state.nominations import Nominations
 from fairbind.cluster.state.pod_images import PodImages
-from fairbind.cluster.state.positions import Held, Idle, Opened, Position, Promised, Waiting
+from fairbind.cluster.state.positions import Held, Idle, Opened, Position, Reserved, Waiting
 from fairbind.cluster.state.queue_keys import QueueKey
 from fairbind.cluster.state.volumes import Volumes
 from fairbind.cluster.state.wish_turns import NOT_YET, WishTurns
@@ -79,7 +79,7 @@ class PodRecord:
     tenant: empty when it belongs to no tenant. is_waiting: for a node, also while its turn is postponed.
     unsupported: the very thing that it carries and that is not honoured yet.
     scheduled_message: what its condition PodScheduled=False says, or None when it has none. owner: its controller.
-    is_gated: it has scheduling gates. nominated_node: where room is promised to it until it is bound. generation,
+    is_gated: it has scheduling gates. nominated_node: where room is reserved for it until it is bound. generation,
     scheduled_generation: see `PodFacts`.
     """
 
@@ -225,7 +225,7 @@ def _locate_unplaced(facts: PodFacts, tenant: str | None, volumes: Volumes, *, i
         load = volumes.find_load(facts) if facts.claims else None
         return Opened(tenant, add_brought(facts.demand, load, volumes.limits), facts.constraints)
     nomination = find_nomination(facts, tenant)
-    return None if nomination is None else Promised(nomination)
+    return None if nomination is None else Reserved(nomination)
 
 
 def find_nomination(facts: PodFacts, tenant: str | None) -> Nomination | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from fairbind.cluster.filters.promised_pods import Nomination
+from fairbind.cluster.filters.nominated_rules import Nomination
 from fairbind.cluster.filters.term_index import Labels
 from fairbind.cluster.objects.facts import Constraints, Demand, PodTerm, TopologyWishes, WeightedTerm
 from fairbind.cluster.state.queue_keys import QueueKey
@@ -67,10 +67,10 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Promised:
+class Reserved:
     """Another scheduler will bind it, and room is kept for it meanwhile."""
 
     nomination: Nomination
 
 
-Position = Held | Waiting | Idle | Opened | Promised
+Position = Held | Waiting | Idle | Opened | Reserved

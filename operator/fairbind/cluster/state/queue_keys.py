@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from fairbind.cluster.filters.attach_limits import VolumeLoad
-from fairbind.cluster.filters.promised_pods import Rank
+from fairbind.cluster.filters.nominated_rules import Rank
 from fairbind.cluster.filters.volume_offers import Wanted
 from fairbind.cluster.objects.facts import Constraints, Demand, PodTerm, TopologyWishes
 from fairbind.model import Rejection

@@ -63,7 +63,7 @@ class Parts:
             **settings.find_cache_fields(),
             on_arrival=self._note_arrival,
             on_opened=self._note_opened,
-            on_promised=self._note_promise,
+            on_reserved=self._note_reserved,
             on_rejection=self._note_rejection,
             wall_clock=clocks.wall,
         )
@@ -215,9 +215,9 @@ class Parts:
         if self.gates is not None:
             self.gates.note_opened(uid)
 
-    def _note_promise(self, uid: str, has_room: bool) -> None:  # noqa: FBT001 - the cache's callback
-        """A pod on its way is promised other room, or has none any more."""
-        self.loop.note_promise(uid, has_room)
+    def _note_reserved(self, uid: str, has_room: bool) -> None:  # noqa: FBT001 - the cache's callback
+        """Other room is reserved for a pod on its way, or none any more."""
+        self.loop.note_reserved(uid, has_room)
 
     def _note_refused(self, namespace: str, uid: str, deed: str, answer: str) -> None:
         """Have a pod told that its binding, or the opening of its gate, failed."""

@@ -41,8 +41,8 @@ from fairbind.cluster.loop.pacing_events import (
     NothingWaits,
     PodArrived,
     PodOnItsWay,
-    PodPromised,
     PodRefused,
+    PodReserved,
     Resume,
     RunCycle,
     Tick,
@@ -179,9 +179,9 @@ class SchedulingLoop:
         """Note a pod whose gate is open and that has no node, at the beginning of a time as leader."""
         self._obey(self._pacing.handle(PodOnItsWay(uid, tenant, has_room), self._clock()))
 
-    def note_promise(self, uid: str, has_room: bool) -> None:  # noqa: FBT001 - the cache's callback
-        """A pod on its way is promised other room, or has none any more."""
-        self._obey(self._pacing.handle(PodPromised(uid, has_room), self._clock()))
+    def note_reserved(self, uid: str, has_room: bool) -> None:  # noqa: FBT001 - the cache's callback
+        """Other room is reserved for a pod on its way, or none any more."""
+        self._obey(self._pacing.handle(PodReserved(uid, has_room), self._clock()))
 
     def note_arrival(self, uid: str, is_bound: bool) -> None:  # noqa: FBT001 - the cache's callback
         """A pod that takes turns has come to a node, or is gone."""

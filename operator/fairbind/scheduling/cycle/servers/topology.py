@@ -112,9 +112,9 @@ class _Rule(ABC):
 
 
 class _Spread(_Rule):
-    """See `SpreadRule`. Servers to which tasks are promised are a part of their own, each a domain."""
+    """See `SpreadRule`. Servers on which room is reserved for tasks are a part of their own, each a domain."""
 
-    __slots__ = ("_counter", "_least", "_most", "_promised")
+    __slots__ = ("_counter", "_least", "_most", "_reserved")
 
     def __init__(self, rule: SpreadRule, counter: WorkingCounter) -> None:
         super().__init__(rule.rejection, [counter])
@@ -123,21 +123,21 @@ class _Spread(_Rule):
         is_floored = counter.domains.size < max(rule.min_domains, 1)
         self._least: int | None = None if is_floored else int(counter.count_d.min())
         self._set_all()
-        self._promised = rule.promised
-        if self._promised:
+        self._reserved = rule.reserved
+        if self._reserved:
             domain_k = np.full_like(counter.domains.domain_k, NO_DOMAIN)
-            domain_k[[server for server, _ in self._promised]] = np.arange(len(self._promised))
-            promised = Domains(domain_k, len(self._promised))
-            self.parts.append(_Part(promised, np.zeros(promised.size + 1, dtype=np.bool_)))
-            self.parts[1].set_all(self._compute_promised(), without=False)
+            domain_k[[server for server, _ in self._reserved]] = np.arange(len(self._reserved))
+            reserved = Domains(domain_k, len(self._reserved))
+            self.parts.append(_Part(reserved, np.zeros(reserved.size + 1, dtype=np.bool_)))
+            self.parts[1].set_all(self._compute_reserved(), without=False)
 
     def _set_all(self) -> bool:
         return self.parts[0].set_all(self._counter.count_d - (self._least or 0) > self._most, without=True)
 
-    def _compute_promised(self) -> BoolArray:
-        """Return which of the servers to which tasks are promised would hold too many with them."""
+    def _compute_reserved(self) -> BoolArray:
+        """Return which of the servers on which room is reserved for tasks would hold too many with them."""
         closed = []
-        for server, tasks in self._promised:
+        for server, tasks in self._reserved:
             count_d = self._counter.count_d.copy()
             domain = self._counter.domains.domain_k[server]
             count_d[domain] += tasks
@@ -147,11 +147,11 @@ class _Spread(_Rule):
 
     def follow(self, counter: WorkingCounter, domain: int) -> _Change:
         change = self._follow_counts(counter, domain)
-        if not self._promised:
+        if not self._reserved:
             return change
         part = self.parts[1]
         before = part.closed_d
-        may_open = part.set_all(self._compute_promised(), without=False)
+        may_open = part.set_all(self._compute_reserved(), without=False)
         if np.array_equal(before, part.closed_d):
             return change
         return _Change(None, may_open=may_open or change.may_open)

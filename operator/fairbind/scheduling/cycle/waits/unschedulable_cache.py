@@ -223,7 +223,7 @@ def _list_limited(task_class: TaskClass) -> list[tuple[Domains, int]]:
 def _is_elsewhere_only(before: TaskClass, after: TaskClass) -> bool:
     """Whether a class differs from one with the same tasks in where it may go, and in nothing else that matters here.
 
-    Most rules about domains, pins and promised room close servers in other ways, so classes with them are looked at.
+    Most rules about domains, pins and reserved room close servers in other ways, so classes with them are looked at.
     """
     if not (has_limits_only(before) and has_limits_only(after)):
         return False

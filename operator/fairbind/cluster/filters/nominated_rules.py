@@ -53,7 +53,7 @@ class Rank:
         return not is_above and nomination.uid != self.nominated
 
 
-class PromisedPods:
+class NominatedRules:
     """See the module. changed: the terms by which nodes may be closed to other pods than when it was emptied last."""
 
     def __init__(
