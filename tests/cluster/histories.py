@@ -217,7 +217,7 @@ class HistoricWorld:
                 self._postponed.add(uid)
             self.on_change()
 
-    def withhold(self, uid: str) -> None:
+    def back_off(self, uid: str) -> None:
         self._postponed.add(uid)
 
     def resume(self, uid: str) -> None:

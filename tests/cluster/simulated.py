@@ -14,6 +14,7 @@ from cluster.histories import EPOCH, HistoricWorld, History, Pod, Timeline, set_
 from fairbind.cluster.loop.pacing import Pacing
 from fairbind.cluster.loop.pacing_events import (
     Announce,
+    BackOff,
     Beat,
     BindEnded,
     BindResult,
@@ -30,7 +31,6 @@ from fairbind.cluster.loop.pacing_events import (
     RunCycle,
     Tick,
     WakeAt,
-    Withhold,
 )
 from fairbind.cluster.loop.rounds import is_recalling
 from fairbind.model import Bind, CycleReport, Snapshot
@@ -99,8 +99,8 @@ class Simulation:
                     self._wake_at = inf if self._world.is_over else at
                 case Beat():
                     self._world.beat()
-                case Withhold(uid):
-                    self._world.withhold(uid)
+                case BackOff(uid):
+                    self._world.back_off(uid)
                 case Resume(uid):
                     self._world.resume(uid)
                 case Forget(uid, postponed):

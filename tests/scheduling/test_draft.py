@@ -345,7 +345,7 @@ def test_what_is_withheld_is_not_placed_whatever_is_evicted_and_looked_at_later(
     fits, _ = snapshot.task_classes
     unschedulable = UnschedulableCache() if remembers else None
     run_cycle(snapshot, PolicySettings(), 0.0, unschedulable=unschedulable)
-    draft = Draft(replace(snapshot, withheld=frozenset({fits})), POLICIES["best-fit-drfh"], unschedulable=unschedulable)
+    draft = Draft(replace(snapshot, stale=frozenset({fits})), POLICIES["best-fit-drfh"], unschedulable=unschedulable)
     draft.evict(running)
     assert fill(draft) == []
     assert not draft.fits(fits, 0)

@@ -142,13 +142,13 @@ def test_it_changes_no_decision(seed: int, monkeypatch: pytest.MonkeyPatch) -> N
         limit = 1 if draw.random() < 0.2 else None
         explains = draw.random() < 0.3
         some = frozenset(each for each in snapshot.task_classes if draw.random() < 0.3)
-        snapshot = replace(snapshot, withheld=some if draw.random() < 0.2 else frozenset())
+        snapshot = replace(snapshot, stale=some if draw.random() < 0.2 else frozenset())
         remembering = run_cycle(
             snapshot, PolicySettings(policy), 0.0, limit=limit, unschedulable=unschedulable, explains=explains
         )
         afresh = run_cycle(snapshot, PolicySettings(policy), 0.0, limit=limit)
-        certain = [wait for wait in remembering.waits if wait.task_class not in snapshot.withheld]
-        assert snapshot.withheld.isdisjoint(wait.task_class for wait in afresh.waits)
+        certain = [wait for wait in remembering.waits if wait.task_class not in snapshot.stale]
+        assert snapshot.stale.isdisjoint(wait.task_class for wait in afresh.waits)
         if limit is None:
             assert describe(replace(remembering, waits=tuple(certain))) == describe(afresh)
         else:  # then afresh may not yet have seen of everybody that it fits nowhere

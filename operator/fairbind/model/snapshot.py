@@ -39,7 +39,7 @@ class Snapshot:
     running: what tenants hold, task by task, by the server's name, each server's in the order of their uids. Servers
     that are not in the table may be in it.
     changes: since the snapshot that was made before this one; None: not known. It saves work and decides nothing.
-    withheld: the task classes that say where their tasks might go before something changed: none of these is placed.
+    stale: the task classes that say where their tasks might go before something changed: none of these is placed.
     is_whole: whether all tasks that wait are in a class. The snapshots that follow have what is missing.
     """
 
@@ -53,13 +53,13 @@ class Snapshot:
     running: Mapping[str, tuple[RunningTask, ...]] = field(default_factory=dict)
     fits_r: tuple[bool, ...] | None = None
     changes: ClassChanges | None = None
-    withheld: AbstractSet[TaskClass] = frozenset()
+    stale: AbstractSet[TaskClass] = frozenset()
     is_whole: bool = True
 
     @property
     def is_current(self) -> bool:
         """Whether it says of all tasks that wait where they may go now."""
-        return self.is_whole and not self.withheld
+        return self.is_whole and not self.stale
 
     def compute_changes(self, before: tuple[TaskClass, ...]) -> ClassChanges:
         """Return what is other among the task classes than among those of an earlier snapshot."""

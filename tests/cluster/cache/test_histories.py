@@ -437,7 +437,7 @@ class Expected:
 
 
 class HistoriesInParts(Histories):
-    """The same, where only one class or pod goes over at a time. What is not withheld must be as of now."""
+    """The same, where only one class or pod goes over at a time. What is not backed off must be as of now."""
 
     goes_in_parts = True
 
@@ -472,7 +472,7 @@ class HistoriesInParts(Histories):
 
     def compare_with_whole(self) -> None:
         seen, whole = self.cache.build_snapshot(), self.cache._rebuild().build_snapshot()
-        certain = tuple(each for each in seen.task_classes if each not in seen.withheld)
+        certain = tuple(each for each in seen.task_classes if each not in seen.stale)
         found = describe_tasks(replace(seen, task_classes=certain))
         wanted = describe_tasks(whole)
         assert found == {uid: wanted[uid] for uid in found}

@@ -1,4 +1,4 @@
-"""Where one event changes where thousands of tasks may go, their classes go over in parts. The others are withheld."""
+"""Where one event changes where thousands of tasks may go, their classes go over in parts. The others are stale."""
 
 from __future__ import annotations
 
@@ -92,13 +92,13 @@ def test_an_event_costs_a_snapshot_no_more_than_a_part_of_the_classes(monkeypatc
     world.cordon("a")
     seen: list[Snapshot] = []
     built = count_calls(monkeypatch, (SnapshotBuilder, "_build_task_class"))
-    while not seen or seen[-1].withheld:
+    while not seen or seen[-1].stale:
         built.clear()
         seen.append(world.decide()[0])
         assert built.total() <= due.MAX_DUE
-        assert world.is_next_different == bool(seen[-1].withheld)
+        assert world.is_next_different == bool(seen[-1].stale)
     parts = -(-2_000 // due.MAX_DUE)
-    assert [len(each.withheld) for each in seen] == [max(0, 2_000 - n * due.MAX_DUE) for n in range(1, parts + 1)]
+    assert [len(each.stale) for each in seen] == [max(0, 2_000 - n * due.MAX_DUE) for n in range(1, parts + 1)]
     assert {bool(each.placement.eligible_k[0]) for each in seen[-1].task_classes} == {False}
     world.cache.check_consistent()
 
@@ -123,9 +123,7 @@ def test_of_pods_that_others_keep_away_the_first_go_over_first() -> None:
     world.decide()
     world.cluster.add_pods(make_repelling("a"))
     first = world.decide()[0]
-    assert sorted(list_uids(list(first.withheld))) == ["uid-p0", "uid-p1", "uid-p2", "uid-p3"], (
-        "half of a part went over"
-    )
+    assert sorted(list_uids(list(first.stale))) == ["uid-p0", "uid-p1", "uid-p2", "uid-p3"], "half of a part went over"
 
 
 @pytest.mark.usefixtures("parts_of_three")
@@ -175,7 +173,7 @@ def test_what_is_withheld_is_not_placed_where_it_may_not_go_any_more(app: str) -
         world.cordon("b")
     cycles = list(world.decide_all())
     assert [report.bindings for _, report in cycles] == [()] * len(cycles)
-    assert [len(seen.withheld) for seen, _ in cycles] == ([8, 5, 2, 0] if app else [7, 4, 1, 0])
+    assert [len(seen.stale) for seen, _ in cycles] == ([8, 5, 2, 0] if app else [7, 4, 1, 0])
     world.cache.check_consistent()
 
 
@@ -203,7 +201,7 @@ def test_each_is_placed_once_it_has_gone_over(event: str) -> None:
 def test_room_that_comes_while_a_class_is_withheld_is_seen_when_it_has_gone_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A class is remembered as one that fits nowhere. Capacity for it comes while it is withheld."""
+    """A class is remembered as one that fits nowhere. Capacity for it comes while it is stale."""
     monkeypatch.setattr("fairbind.cluster.loop.rounds.MAX_EXPLAINED", 1)
     world = World("a", "b")
     full = make_pod("full", namespace="x", node="a", phase="Running", requests={"cpu": "4"})
@@ -216,7 +214,7 @@ def test_room_that_comes_while_a_class_is_withheld_is_seen_when_it_has_gone_over
     world.cluster.add_nodes(make_node("a", labels={HOST: "a"}, taints=[{"key": "soft", "effect": "PreferNoSchedule"}]))
     world.cluster.delete_pod(full)
     cycles = list(world.decide_all())
-    assert len(cycles[0][0].withheld) == 4
+    assert len(cycles[0][0].stale) == 4
     assert [bind.task.uid for _, report in cycles for bind in report.bindings] == ["uid-small"]
 
 
@@ -226,15 +224,15 @@ def test_pods_that_come_or_go_meanwhile_are_taken_over_at_once() -> None:
     pods = world.add_large(9)
     world.decide()
     world.cordon("a")
-    assert len(world.decide()[0].withheld) == 6
+    assert len(world.decide()[0].stale) == 6
     world.cluster.add_pods(make_waiting("new", "x", 500, priority=-9))
     for pod in pods[6:8]:
         world.cluster.delete_pod(pod)
     seen, report = world.decide()
     assert [bind.task.uid for bind in report.bindings] == ["uid-new"]
     assert len(seen.task_classes) == 8
-    assert len(seen.withheld) == 1
-    assert not world.decide()[0].withheld
+    assert len(seen.stale) == 1
+    assert not world.decide()[0].stale
     world.cache.check_consistent()
 
 
@@ -262,7 +260,7 @@ def test_classes_that_go_with_other_nodes_or_resources_are_left_out_until_they_a
     happen(world)
     seen = [each for each, _ in world.decide_all()]
     assert [(len(each.task_classes), each.is_whole) for each in seen] == [(3, False), (6, False), (9, True)]
-    assert not any(each.withheld for each in seen)
+    assert not any(each.stale for each in seen)
     world.cache.check_consistent()
 
 
@@ -291,9 +289,9 @@ def test_classes_of_a_tenant_with_very_many_go_over_in_parts(monkeypatch: pytest
     world.add_large(8, labels={"app": "a"})
     world.settle()
     world.cordon("a")
-    assert [len(seen.withheld) for seen, _ in world.decide_all()] == [5, 2, 0]
+    assert [len(seen.stale) for seen, _ in world.decide_all()] == [5, 2, 0]
     world.cluster.add_pods(make_repelling("b"))
-    assert [len(seen.withheld) for seen, _ in world.decide_all()] == [6, 3, 0]
+    assert [len(seen.stale) for seen, _ in world.decide_all()] == [6, 3, 0]
     assert not any(each.is_eligible for each in world.cache.build_snapshot().task_classes)
     world.cluster.add_nodes(make_host("c"))
     seen = [each for each, _ in world.decide_all()]

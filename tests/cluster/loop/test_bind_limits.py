@@ -8,8 +8,8 @@ from math import inf
 from fairbind.cluster.loop.bind_limits import (
     FAILURES_IN_A_ROW,
     FEWEST_OF_OTHERS,
-    FIRST_HOLD_SECONDS,
-    MAX_HOLD_SECONDS,
+    FIRST_BACKOFF_SECONDS,
+    MAX_BACKOFF_SECONDS,
     MAX_STALLED,
     MAX_STALLED_IN_NAMESPACE,
     MAX_STALLED_OF_TENANT,
@@ -32,7 +32,7 @@ def make_failing(count: int = FAILURES_IN_A_ROW) -> BindLimits:
 
 
 def begin(limits: BindLimits, count: int, namespace: str = "bad", now: float = 0.0) -> list[str]:
-    """Return which of so many pods were withheld."""
+    """Return which of so many pods were backed off."""
     return [f"p{n}" for n in range(count) if not limits.begin(f"p{n}", namespace, namespace, now)]
 
 
@@ -50,7 +50,7 @@ def test_a_namespace_that_fails_has_few_bindings_and_others_as_many_as_ever() ->
 
 def test_a_success_ends_the_limit_and_returns_what_was_withheld_in_order() -> None:
     limits = make_failing()
-    withheld = begin(limits, 600)
+    backed_off = begin(limits, 600)
     assert limits.release(0.5) == []
     assert limits.end("p0", 0.6, bound=True)
     assert limits.find_next_release() == 0.6
@@ -61,7 +61,7 @@ def test_a_success_ends_the_limit_and_returns_what_was_withheld_in_order() -> No
         group = limits.release(now)
         assert len(group) <= 256
         released += group
-    assert released == withheld
+    assert released == backed_off
     assert now < 1.0
     assert begin(limits, 50, now=now) == []
 
@@ -80,7 +80,7 @@ def test_while_it_fails_a_few_return_after_ever_longer_holds() -> None:
         for uid in group:
             assert limits.begin(uid, "bad", "bad", at)
             limits.end(uid, at, failed=True)
-    assert pauses == [FIRST_HOLD_SECONDS, 1.0, 2.0, 4.0, MAX_HOLD_SECONDS, MAX_HOLD_SECONDS]
+    assert pauses == [FIRST_BACKOFF_SECONDS, 1.0, 2.0, 4.0, MAX_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS]
 
 
 def test_withheld_pods_that_are_gone_do_not_stand_in_the_way_of_the_others() -> None:

@@ -20,7 +20,7 @@ def apart(app: str) -> dict[str, Any]:
 
 
 def test_what_a_decision_closed_is_open_again_when_it_is_not_carried_out() -> None:
-    """The second pod may not share a zone with the first, whose binding is withheld; no server gains capacity."""
+    """The second pod may not share a zone with the first, whose binding is backed off; no server gains capacity."""
     cluster, decider = Cluster(), Decider()
     cluster.add_nodes(*(make_node(name, labels={"zone": "z", "name": name}) for name in ("a", "b")))
     cluster.add_pods(
@@ -35,7 +35,7 @@ def test_what_a_decision_closed_is_open_again_when_it_is_not_carried_out() -> No
         return [bind.task.uid for bind in report.bindings]
 
     assert decide() == ["uid-first"]
-    cluster.cache.withhold("uid-first")
+    cluster.cache.back_off("uid-first")
 
     assert decide() == ["uid-second"]
 

@@ -67,7 +67,7 @@ def test_half_a_line_is_left_out_and_named() -> None:
 def test_a_fingerprint_counts_what_there_is() -> None:
     snapshot, _, _ = make_world()
     assert compute_fingerprint(snapshot) == Fingerprint(2, 1, 1, 1, 3, ("cpu", "memory"), (12, 6))
-    withholding = replace(snapshot, withheld=frozenset(snapshot.task_classes))
+    withholding = replace(snapshot, stale=frozenset(snapshot.task_classes))
     assert compute_fingerprint(withholding).withheld == 1
 
 

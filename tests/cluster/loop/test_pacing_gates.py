@@ -12,6 +12,7 @@ from fairbind.cluster.loop.openings import MAX_HELD_SECONDS
 from fairbind.cluster.loop.pacing import MAX_OUTSTANDING, Pacing
 from fairbind.cluster.loop.pacing_events import (
     Announce,
+    BackOff,
     BindEnded,
     BindResult,
     BindStalled,
@@ -30,7 +31,6 @@ from fairbind.cluster.loop.pacing_events import (
     PodReserved,
     Resume,
     RunCycle,
-    Withhold,
 )
 from fairbind.cluster.other_schedulers.place_waits import PLACES_SECONDS
 from fairbind.cluster.other_schedulers.places import FLOW_SECONDS
@@ -83,7 +83,7 @@ def run(gates: Gates, binds: list[Bind], now: float, *, complete: bool = True) -
 def test_a_cycle_is_told_to_decide_pods_without_turns_only_when_no_place_is_free() -> None:
     gates = Gates(most=8)
     run(gates, make_binds(5), 10.0)
-    assert find(Withhold, run(gates, [*make_binds(1, first=5), *make_binds(2, "other")], 20.0)) == []
+    assert find(BackOff, run(gates, [*make_binds(1, first=5), *make_binds(2, "other")], 20.0)) == []
     assert gates.find_cycle(30.0) == [OWN_ONLY]
 
 
@@ -155,7 +155,7 @@ def test_a_gate_whose_request_outlasts_its_time_is_not_asked_to_open_twice() -> 
     assert gates.decide(make_binds(1), 11.0) == make_binds(1)
     assert find(GiveBack, gates.tick(11.0 + TIMEOUT)) == [GiveBack("t0")]
     assert gates.find_cycle(50.0)
-    assert gates.decide(make_binds(1), 51.0) == [Withhold("t0")]
+    assert gates.decide(make_binds(1), 51.0) == [BackOff("t0")]
     gates.feed(BindEnded("t0", BindResult.FAILED), 52.0)
     assert find(Resume, gates.tick(51.0 + STUCK_SECONDS)) == [Resume("t0"), Resume("t0")]
     assert gates.find_cycle(70.0)
@@ -195,7 +195,7 @@ def test_a_stuck_tenant_waits_a_while_beyond_its_part_and_others_do_not() -> Non
     assert find(GiveBack, gates.tick(11.0 + TIMEOUT))
     gates.feed(PodRefused("t0"), 11.0 + TIMEOUT)
     instructions = run(gates, [*make_binds(3, first=1), *make_binds(3, "other")], 50.0)
-    assert find(Withhold, instructions) == [Withhold("t2"), Withhold("t3")]
+    assert find(BackOff, instructions) == [BackOff("t2"), BackOff("t3")]
     assert len(find(Bind, instructions)) == 4
     assert find(Resume, gates.tick(51.0 + STUCK_SECONDS)) == [Resume("t2"), Resume("t3")]
 
@@ -276,7 +276,7 @@ def test_one_whose_namespace_may_not_begin_leaves_the_order_and_the_next_has_its
             gates.feed(BindEnded(f"t{n}", BindResult.FAILED), 10.0 * n + 2.0)
     other = [Bind(Task("x", "elsewhere/x", 0, 0.0), "u", "")]
     late = make_binds(1, first=50)
-    assert decide_scale_ups(gates, [*late, *other], 200.0) == [Withhold("t50"), *other]
+    assert decide_scale_ups(gates, [*late, *other], 200.0) == [BackOff("t50"), *other]
 
 
 def test_a_binding_beside_gates_is_announced() -> None:

@@ -222,7 +222,7 @@ async def test_no_fair_shares_are_those_of_a_part_of_the_tasks(bench: Bench) -> 
 
 async def test_an_audit_is_not_about_tasks_of_which_it_is_not_known_where_they_may_go(bench: Bench) -> None:
     snapshot = make_snapshot(waiting=20, running=9)
-    await bench.refresh(replace(snapshot, withheld=frozenset(snapshot.task_classes[:1])))
+    await bench.refresh(replace(snapshot, stale=frozenset(snapshot.task_classes[:1])))
     assert len(bench.solver.asked) == 1
     await bench.fair.refresh_audit()
     assert bench.solver.audits == 0

@@ -70,10 +70,10 @@ class FakeWorld:
             self.task_class = TaskClass("t", (1,), (1,), placement, tasks)
         classes = (self.task_class,) if tasks else ()
         tenants = (Tenant("t", allocated_r=(len(self.held),)),)
-        withheld = frozenset(classes if self.withholds else ())
+        stale = frozenset(classes if self.withholds else ())
         classes = () if self.lacks else classes
         return Snapshot(
-            ("cpu",), (True,), (self.slots,), servers, tenants, classes, withheld=withheld, is_whole=not self.lacks
+            ("cpu",), (True,), (self.slots,), servers, tenants, classes, stale=stale, is_whole=not self.lacks
         )
 
     def assume(self, uid: str, node: str) -> bool:
@@ -89,7 +89,7 @@ class FakeWorld:
             self.postponed.add(uid)
         self.on_change()
 
-    def withhold(self, uid: str) -> None:
+    def back_off(self, uid: str) -> None:
         self.postponed.add(uid)
 
     def resume(self, uid: str) -> None:

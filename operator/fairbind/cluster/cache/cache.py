@@ -222,7 +222,7 @@ class ClusterCache:
             if self.books.move(entry):
                 self._touch()
 
-    def withhold(self, uid: str) -> None:
+    def back_off(self, uid: str) -> None:
         """Take a waiting pod out of the scheduling order until `resume`; nothing is woken, as nothing becomes free."""
         entry = self.books.entries.get(uid)
         if entry is not None and isinstance(entry.position, Waiting):

@@ -63,7 +63,7 @@ class SnapshotBuilder:
     window: which queues of tenants with very many of them a snapshot shows.
     _made: the task classes of the last snapshot; None: it was not made to its end. _windowed_classes: those of them
     that are of such tenants. _placements: how many classes use each that may be placed.
-    _withheld: the classes of queues that are due, and others that may say where tasks might go before something
+    _old_classes: the classes of queues that are due, and others that may say where tasks might go before something
     changed. _lacks: whether tasks that wait are in no class. _revision: grows when where tasks may go may be another.
     _shape: what the arrays of classes are for. _shape_revision: `_revision` when it changed last.
     """
@@ -77,7 +77,7 @@ class SnapshotBuilder:
         self._made: tuple[TaskClass, ...] | None = ()
         self._placements = Counter[Placement]()
         self._due = due.DueQueues(books.queues)
-        self._withheld: list[TaskClass] = []
+        self._old_classes: list[TaskClass] = []
         self._lacks = False
         self._classes_valid_for: tuple[Axes, int, int] | None = None
         self._shape: tuple[Axes, tuple[str, ...]] | None = None
@@ -95,10 +95,10 @@ class SnapshotBuilder:
     @property
     def is_current(self) -> bool:
         """`Snapshot.is_current` of the last one."""
-        return not (self._withheld or self._lacks)
+        return not (self._old_classes or self._lacks)
 
     def build(self, *, whole: bool = False) -> Snapshot:
-        """Return the world as the books say it is now. whole: all waiting tasks, and none withheld."""
+        """Return the world as the books say it is now. whole: all waiting tasks, and none stale."""
         self._books.resolve(whole=whole)
         self._books.resolve_images()
         self._books.servers.flush()
@@ -139,7 +139,7 @@ class SnapshotBuilder:
             targets=self._find_targets(),
             running=self._books.running.build(axes),
             changes=changes,
-            withheld=frozenset(self._withheld),
+            stale=frozenset(self._old_classes),
             is_whole=not self._lacks,
         )
 
@@ -175,13 +175,13 @@ class SnapshotBuilder:
         self._windowed_tenants = frozenset(choices)
         before, self._made = self._made, None
         added, removed = self._follow_queues(choices)
-        self._withheld = [self._task_classes[key] for key in self._due if key in self._task_classes]
-        self._lacks = len(self._withheld) < len(self._due)
+        self._old_classes = [self._task_classes[key] for key in self._due if key in self._task_classes]
+        self._lacks = len(self._old_classes) < len(self._due)
         most = MAX_CLASSES if whole else max(1, due.MAX_DUE // max(1, len(choices)))
         windowed_classes = {
             tenant: list(self._build_windowed(tenant, choice, most)) for tenant, choice in choices.items()
         }
-        self._withhold_selected()
+        self._mark_selected_stale()
         for tenant in windowed_classes | self._windowed_classes:
             now, then = windowed_classes.get(tenant, []), self._windowed_classes.get(tenant, [])
             if now != then:
@@ -251,7 +251,7 @@ class SnapshotBuilder:
     def _build_windowed(self, tenant: str, choice: Choice, most: int) -> Iterator[TaskClass]:
         """Build the classes of a tenant that has very many queues.
 
-        most: of so many that have not changed themselves; further ones are withheld, or left out when they do not go
+        most: of so many that have not changed themselves; further ones are stale, or left out when they do not go
         with the nodes and resources of now.
         """
         stale: list[Group] = []
@@ -269,7 +269,7 @@ class SnapshotBuilder:
                 continue
             assert group.task_class is not None
             if group.revision != self._revision:
-                self._withheld.append(group.task_class)
+                self._old_classes.append(group.task_class)
             yield group.task_class
         nothing_r = (0,) * len(self._books.servers.axes)
         for reason, tasks in choice.blocked.items():  # whatever these tasks ask for, none is placed
@@ -343,14 +343,14 @@ class SnapshotBuilder:
                 self._books.changed_queues[key] = None
         self._due.add(fresh)
 
-    def _withhold_selected(self) -> None:
-        """Withhold the classes of pods that other terms may select than their queues say."""
+    def _mark_selected_stale(self) -> None:
+        """Mark the classes of pods as stale that other terms may select than their queues say."""
         for key in self._books.list_selected_stale():
             task_class = self._task_classes.get(key)
             if task_class is None:
                 task_class = self.window.find_class(key)
             if task_class is not None:
-                self._withheld.append(task_class)
+                self._old_classes.append(task_class)
 
     def _build_task_class(self, queue: TaskQueue, simple: Constraints | None = None) -> TaskClass:
         """Return the class of a queue. simple: its constraints by `Eligibility.simplify`; None: they are not known."""

@@ -18,8 +18,8 @@ places: its tenant gets nothing, so it is always the next in the order. The rule
   with, a namespace counts as worse.
 * A binding that waits for the claims of its pod has no place meanwhile, and says nothing about its namespace: how many
   of a tenant may wait so, the books say (`cache.volume_plans`).
-* What is decided beyond that is withheld: the pod is out of the scheduling order. After a hold of 1 to 5 s, twice as
-  long each time, as many pods return as may begin. After the first success all of them do.
+* What is decided beyond that is backed off: the pod is out of the scheduling order. After a backoff of 1 to 5 s, twice
+  as long each time, as many pods return as may begin. After the first success all of them do.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ MAX_STALLED_OF_TENANT = 128
 """As many as the binder has in flight: all that a tenant begins at once may stall and leave their places."""
 PLACES_WHEN_SLOW = 16
 """An eighth of what the binder has in flight: so much of its rate a slow namespace costs the others at most."""
-FIRST_HOLD_SECONDS = 1.0
-MAX_HOLD_SECONDS = 5.0
+FIRST_BACKOFF_SECONDS = 1.0
+MAX_BACKOFF_SECONDS = 5.0
 RELEASED_AT_ONCE = 256
 RELEASE_SECONDS = 0.05
 """Between two groups of pods that return after a success."""
@@ -86,11 +86,11 @@ class _Tenant:
 
 @dataclass(slots=True)
 class _Namespace:
-    """under_way, stalled, awaiting: its bindings. failures: in a row. withheld: UIDs, in the order of decisions.
+    """under_way, stalled, awaiting: its bindings. failures: in a row. backed_off: UIDs, in the order of decisions.
 
     places: how many bindings that are not stalled it may have under way; `RELEASED_AT_ONCE`: as many as it likes.
-    hold_seconds: of the next hold. release_at: when withheld pods return. unanswered: releases since a binding began.
-    Bindings that await claims are not under way.
+    backoff_seconds: of the next backoff. release_at: when pods that are backed off return. unanswered: releases since a
+    binding began. Bindings that await claims are not under way.
     """
 
     under_way: int = 0
@@ -98,8 +98,8 @@ class _Namespace:
     awaiting: int = 0
     failures: int = 0
     places: int = RELEASED_AT_ONCE
-    withheld: deque[str] = field(default_factory=deque)
-    hold_seconds: float = FIRST_HOLD_SECONDS
+    backed_off: deque[str] = field(default_factory=deque)
+    backoff_seconds: float = FIRST_BACKOFF_SECONDS
     release_at: float = inf
     unanswered: int = 0
     attempts: _Attempts = field(default_factory=_Attempts)
@@ -175,13 +175,13 @@ class BindLimits:
         self._awaiting: set[str] = set()
 
     def begin(self, uid: str, tenant: str, namespace: str, now: float) -> bool:
-        """Let the binding of a decided pod begin; False: it is withheld until `release` returns it."""
+        """Let the binding of a decided pod begin; False: it is backed off until `release` returns it."""
         place = _Place(tenant, namespace)
         known = self._namespaces.setdefault(place, _Namespace())
         if not self._find_free(place, known):
-            known.withheld.append(uid)
+            known.backed_off.append(uid)
             if known.release_at == inf:
-                known.release_at = now + known.hold_seconds
+                known.release_at = now + known.backoff_seconds
             return False
         known.under_way += 1
         known.unanswered = 0
@@ -249,10 +249,10 @@ class BindLimits:
             if had_place:
                 self._note_outcome(place, known, is_well=True)
             known.places = min(known.places + had_place, RELEASED_AT_ONCE)
-            known.hold_seconds = FIRST_HOLD_SECONDS
-            if known.withheld:
+            known.backoff_seconds = FIRST_BACKOFF_SECONDS
+            if known.backed_off:
                 known.release_at = min(known.release_at, now)
-        if not (known.under_way or known.awaiting or known.withheld):
+        if not (known.under_way or known.awaiting or known.backed_off):
             self._drop(place, known)
         self._leave_tenant(place.tenant)
         return had_place and not was_awaiting
@@ -269,8 +269,8 @@ class BindLimits:
             self._namespaces[place] = known
 
     def find_next_release(self) -> float:
-        """Return when `release` has something to return at the earliest; infinite when nothing is withheld."""
-        return min((known.release_at for known in self._namespaces.values() if known.withheld), default=inf)
+        """Return when `release` has something to return at the earliest; infinite when no pod is backed off."""
+        return min((known.release_at for known in self._namespaces.values() if known.backed_off), default=inf)
 
     def release(self, now: float) -> list[str]:
         """Return the pods that may be decided again."""
@@ -281,13 +281,15 @@ class BindLimits:
             is_limited = self._is_limited(place, known)
             # Pods that were released and did not come back were deleted, or fit nowhere: others get their chance.
             count = min(self._find_free(place, known) * 2**known.unanswered, RELEASED_AT_ONCE)
-            released += [known.withheld.popleft() for _ in range(min(count, len(known.withheld)))]
+            released += [known.backed_off.popleft() for _ in range(min(count, len(known.backed_off)))]
             known.unanswered = min(known.unanswered + bool(count), 16)
             is_failing = is_limited and known.is_failing
-            is_held = is_failing or (is_limited and known.is_slow) or not count
-            pause = known.hold_seconds if is_held else RELEASE_SECONDS
-            known.hold_seconds = min(2 * known.hold_seconds, MAX_HOLD_SECONDS) if is_failing else FIRST_HOLD_SECONDS
-            known.release_at = now + pause if known.withheld else inf
+            is_backing_off = is_failing or (is_limited and known.is_slow) or not count
+            pause = known.backoff_seconds if is_backing_off else RELEASE_SECONDS
+            known.backoff_seconds = (
+                min(2 * known.backoff_seconds, MAX_BACKOFF_SECONDS) if is_failing else FIRST_BACKOFF_SECONDS
+            )
+            known.release_at = now + pause if known.backed_off else inf
         return released
 
     def _note_outcome(self, place: _Place, known: _Namespace, *, is_well: bool) -> None:

@@ -71,7 +71,7 @@ def compute_fingerprint(snapshot: Snapshot) -> Fingerprint:
         tasks=sum(len(task_class.tasks) for task_class in snapshot.task_classes),
         resources=snapshot.resources,
         free_r=tuple(servers.free_kr.sum(axis=0).tolist()),
-        withheld=len(snapshot.withheld),
+        withheld=len(snapshot.stale),
     )
 
 

@@ -22,7 +22,7 @@ The rules:
   other failure the pod is postponed for 1 to 10 seconds, twice as long each time until it is bound.
 * **Claims.** A binding that waits for the claims of its pod leaves its place to others until they are bound.
 * **Limits of a namespace.** A binding that failed once or takes long leaves its place to others. A namespace whose
-  bindings fail has few under way, and the rest of its pods is withheld for a while; see `bind_limits`.
+  bindings fail has few under way, and the rest of its pods is backed off for a while; see `bind_limits`.
 * **Gates.** Of pods that take turns, a decision opens the gate, and another scheduler places the pod. Until then it is
   on its way; how many may be, and for how long a pod keeps its room, is decided in `turnstile`. Places that come free
   are given away together (`place_waits`). Where none may be given away, a cycle decides pods that take no
@@ -46,6 +46,7 @@ from fairbind.cluster.loop.openings import Openings
 from fairbind.cluster.loop.pacing_events import (
     NOT_SENT,
     Announce,
+    BackOff,
     Beat,
     BindAwaits,
     BindEnded,
@@ -70,7 +71,6 @@ from fairbind.cluster.loop.pacing_events import (
     RunCycle,
     Tick,
     WakeAt,
-    Withhold,
 )
 from fairbind.cluster.loop.postponements import Postponements
 from fairbind.cluster.loop.rounds import Rounds
@@ -292,7 +292,7 @@ class Pacing:
             is_under_way = uid in self._openings  # for so long that its time is over; a second request would not help
             if is_under_way or (uid in event.opens and not self._turnstile.open(uid, bind.tenant, now)):
                 self._postponements.resume_at(now + STUCK_SECONDS, uid)
-                instructions.append(Withhold(uid))
+                instructions.append(BackOff(uid))
             elif self._limits.begin(uid, bind.tenant, namespace, now):
                 self._outstanding += 1
                 if uid in event.opens:
@@ -300,18 +300,18 @@ class Pacing:
                 instructions.append(bind)
             else:
                 self._turnstile.end(uid, now)
-                instructions.append(Withhold(uid))
+                instructions.append(BackOff(uid))
         return [*instructions, *self._scale_up(event.scale_ups, now)]
 
     def _scale_up(self, candidates: Sequence[Bind], now: float) -> Sequence[Instruction]:
         """Open the gate of one pod for which a node could be bought; shares are others then, so look again.
 
         Only after those that have room, but for stalled ones; see `Openings.must_wait`.
-        Those whose namespace may not begin now leave the order, so that no later cycle withholds them once more.
+        Those whose namespace may not begin now leave the order, so that no later cycle backs them off once more.
         """
         if self._openings.must_wait(now, has_candidates=bool(candidates)):
             return _NOTHING
-        withheld: list[Instruction] = []
+        backed_off: list[Instruction] = []
         for bind in sorted(candidates, key=lambda each: self._turnstile.is_passed_over(each.tenant, now)):
             uid, (namespace, _) = bind.task.uid, split_task_name(bind.task)
             verdict = self._turnstile.scale_up(uid, bind.tenant, now)
@@ -323,10 +323,10 @@ class Pacing:
                 self._outstanding += 1
                 self._openings.begin(uid, has_room=False)
                 self._is_woken = True
-                return [*withheld, bind]
+                return [*backed_off, bind]
             self._turnstile.end(uid, now)
-            withheld.append(Withhold(uid))
-        return withheld
+            backed_off.append(BackOff(uid))
+        return backed_off
 
     def _take_answer(
         self,

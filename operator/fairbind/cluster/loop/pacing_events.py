@@ -208,7 +208,7 @@ class Forget(msgspec.Struct, frozen=True):
     postponed: bool
 
 
-class Withhold(msgspec.Struct, frozen=True):
+class BackOff(msgspec.Struct, frozen=True):
     """Do not carry the decision out: the pod waits for its `Resume`, because bindings of its namespace fail.
 
     Or because the gate of no further pod of its tenant may be opened.
@@ -229,4 +229,4 @@ class GiveBack(msgspec.Struct, frozen=True):
     uid: str
 
 
-Instruction = WakeAt | Beat | RunCycle | Bind | Announce | Forget | Withhold | Resume | GiveBack
+Instruction = WakeAt | Beat | RunCycle | Bind | Announce | Forget | BackOff | Resume | GiveBack

@@ -24,6 +24,7 @@ from fairbind.cluster.loop.journal import CycleRecord, compute_fingerprint
 from fairbind.cluster.loop.pacing import Pacing, PacingState
 from fairbind.cluster.loop.pacing_events import (
     Announce,
+    BackOff,
     Beat,
     BindAwaits,
     BindEnded,
@@ -47,7 +48,6 @@ from fairbind.cluster.loop.pacing_events import (
     RunCycle,
     Tick,
     WakeAt,
-    Withhold,
 )
 from fairbind.cluster.other_schedulers.scale_up import find_scale_ups
 from fairbind.cluster.other_schedulers.turnstile import Turnstile
@@ -83,7 +83,7 @@ class World(Protocol):
     def build_snapshot(self) -> Snapshot: ...  # noqa: D102
     def assume(self, uid: str, node: str) -> bool: ...  # noqa: D102
     def forget(self, uid: str, *, postponed: bool = False) -> None: ...  # noqa: D102
-    def withhold(self, uid: str) -> None: ...  # noqa: D102
+    def back_off(self, uid: str) -> None: ...  # noqa: D102
     def resume(self, uid: str) -> None: ...  # noqa: D102
     def find_pod(self, uid: str) -> PodToBind | None: ...  # noqa: D102
     def note_waits(self, waits: Sequence[Wait], *, turns: bool = True) -> bool: ...  # noqa: D102
@@ -351,8 +351,8 @@ class SchedulingLoop:
             self._outstanding.add(task)
             task.add_done_callback(self._outstanding.discard)
         for instruction in instructions:
-            if isinstance(instruction, Withhold):
-                self._world.withhold(instruction.uid)
+            if isinstance(instruction, BackOff):
+                self._world.back_off(instruction.uid)
 
     def _take(self, bind: Bind) -> bool:
         """Let a pod hold its room from now on, or count without any; False when it waits no more."""

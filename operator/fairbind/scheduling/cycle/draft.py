@@ -83,7 +83,7 @@ class Draft:
     remembered: the waits of classes that have no queue, because they were known to fit nowhere when the draft began.
     held: those of these classes for which one of a few servers has room then: they get a queue when their tenant's turn
     comes, unless others have taken the room by then. unseen: those that got none although there was room, and of those
-    that the snapshot withholds the others than `remembered`.
+    that are stale in the snapshot, other than `remembered`.
     replaced: see `Recalled`.
     remembered_waits: the waits that were remembered of classes that have a queue, because they may fit where room has
     grown. bindings: the placements that were not taken back, in their order.
@@ -119,12 +119,12 @@ class Draft:
         if unschedulable is None:
             self.remembered = Remembered(self.rule)
         else:
-            holds = holds and policy.is_fair and not snapshot.withheld
+            holds = holds and policy.is_fair and not snapshot.stale
             recalled = unschedulable.recall(snapshot, self.room, self.rule, holds=holds)
             self.remembered, self.held, self.replaced, looked_at, self.remembered_waits, self._only_servers = recalled
-        if snapshot.withheld:
-            self.unseen = [each for each in looked_at if each in snapshot.withheld]
-            looked_at = [each for each in looked_at if each not in snapshot.withheld]
+        if snapshot.stale:
+            self.unseen = [each for each in looked_at if each in snapshot.stale]
+            looked_at = [each for each in looked_at if each not in snapshot.stale]
         self.measure: Measure = policy.build_measure(snapshot) if state is None else state.get_measure(policy, snapshot)
         choices = RandomChoices(seed) if policy.has_random_choices else None
         servers, pools = snapshot.servers, self.measure.pools
@@ -189,7 +189,7 @@ class Draft:
         """Whether a task of a class may go to a server and fits there, as things stand."""
         placement = task_class.placement
         restricted_k = self._shapes.get_arrangement(placement).restricted_k
-        is_out = bool(task_class.blocked) or task_class in self.snapshot.withheld
+        is_out = bool(task_class.blocked) or task_class in self.snapshot.stale
         if is_out or not (placement.eligible_k[server] and self.snapshot.servers.accepting_k[server]):
             return False
         if restricted_k is not None and restricted_k[server]:
@@ -312,9 +312,9 @@ class Draft:
     def _look_at_all(self) -> None:
         """Have queues also for what was remembered to fit nowhere: it was true of the room at the start."""
         if len(self.remembered) and self._unschedulable is not None:
-            known, withheld = [wait.task_class for wait in self.remembered.waits], self.snapshot.withheld
-            more = self._build_queues([each for each in known if each not in withheld])
-            self.unseen += [each for each in known if each in withheld]
+            known, stale = [wait.task_class for wait in self.remembered.waits], self.snapshot.stale
+            more = self._build_queues([each for each in known if each not in stale])
+            self.unseen += [each for each in known if each in stale]
             self.queues = sorted([*self.queues, *more], key=lambda queue: queue.progress.name)
             self.held = NOTHING_HELD
             self._unschedulable.forget()
