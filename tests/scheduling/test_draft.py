@@ -459,7 +459,7 @@ def test_a_mark_ends_when_the_draft_goes_back_beyond_it() -> None:
 def test_a_draft_that_holds_classes_only_decides() -> None:
     servers = build_servers({"x": (8, 8)})
     draft = Draft(
-        build_snapshot(servers, [build_class("a", (1, 1), build_placement(servers))]), POLICIES["drfh"], holds=True
+        build_snapshot(servers, [build_class("a", (1, 1), build_placement(servers))]), POLICIES["drfh"], defers=True
     )
     running = RunningTask("u", "a", "x", 0, 0.0, None, (1, 1), (1, 1))
     placement = draft.queues[0].task_class.placement

@@ -11,10 +11,10 @@ import pytest
 from fairbind.model import DomainRules, LimitRule, Pin, Placement, ServerTable, SpreadRule, Task, TaskClass, Wait
 from fairbind.scheduling.cycle.order.task_queues import compute_turn
 from fairbind.scheduling.cycle.servers.room import Room
-from fairbind.scheduling.cycle.waits import held as held_module
+from fairbind.scheduling.cycle.waits import deferred as deferred_module
 from fairbind.scheduling.cycle.waits import store as module
+from fairbind.scheduling.cycle.waits.deferred import DeferredClasses
 from fairbind.scheduling.cycle.waits.explain import identify_reach
-from fairbind.scheduling.cycle.waits.held import Held
 from fairbind.scheduling.cycle.waits.store import Fitting, Remembered
 from scheduling.rules import FULL, SPREAD, build_counter, build_domains
 from scheduling.worlds import build_class, build_placement, build_servers
@@ -129,7 +129,7 @@ def check_part(part: Fitting) -> None:
 @pytest.mark.parametrize("few", [1, 99])
 def test_what_is_held_is_told_once_and_as_long_as_there_is_room(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """By arrays, and one by one."""
-    monkeypatch.setattr(held_module, "SINGLE_CLASSES", few)
+    monkeypatch.setattr(deferred_module, "SINGLE_CLASSES", few)
     servers = build_servers({"x": (9, 9), "y": (9, 9)}, free={"x": (4, 4), "y": (2, 6)})
     everywhere, room = build_placement(servers), Room(servers)
     sizes = {"a": (4, 1), "b": (2, 5), "c": (1, 1), "d": (3, 5), "e": (1, 2)}
@@ -137,7 +137,7 @@ def test_what_is_held_is_told_once_and_as_long_as_there_is_room(few: int, monkey
     smaller = build_class("b", (0, 1), everywhere)
     demand_rn = np.array([*sizes.values()], dtype=np.float64).T
     parts = [Fitting([*classes.values()], is_plain=True, demand_rn=demand_rn), Fitting([smaller], is_plain=True)]
-    held = Held(parts, [0, 1], room)
+    held = DeferredClasses(parts, [0, 1], room)
 
     assert held.list_tenants() == ["a", "b", "c", "d", "e"]
     assert held.let_go("d") == [], "no single server has both"

@@ -31,7 +31,7 @@ from fairbind.scheduling import UnschedulableCache, run_cycle
 from fairbind.scheduling.cycle import cycle, draft
 from fairbind.scheduling.cycle.order.task_queues import ClassQueue
 from fairbind.scheduling.cycle.servers.shapes import Shape
-from fairbind.scheduling.cycle.waits import held, unschedulable_cache
+from fairbind.scheduling.cycle.waits import deferred, unschedulable_cache
 from fairbind.scheduling.cycle.waits import store as remembered
 from rejections import unsupported
 from scheduling.rules import FOUR, FULL, OWN, ZONES, build_counter, build_domains
@@ -130,7 +130,7 @@ def describe(report: CycleReport) -> tuple[object, ...]:
 @pytest.mark.parametrize("seed", draw_seeds(120))
 def test_it_changes_no_decision(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remembered, "SINGLES_PART", 1 + seed % 2)
-    for module in (remembered, held):
+    for module in (remembered, deferred):
         monkeypatch.setattr(module, "SINGLE_CLASSES", (1, 3, 5, 16)[seed % 4])
     monkeypatch.setattr(unschedulable_cache, "SINGLE_SCORES", seed % 4)
     draw = np.random.default_rng(seed)

@@ -14,7 +14,7 @@ from cluster.builders import SCHEDULER, Cluster, Json, make_node, make_pod
 from fairbind.cluster.objects.extender_wire import Identity, MetaPod, MetaVictims
 from fairbind.cluster.other_schedulers import extender
 from fairbind.cluster.other_schedulers.extender import MOST_NAMED, Extender, Shares
-from fairbind.cluster.other_schedulers.extender_turns import HOLD_SECONDS, ExtenderTurns, Turn
+from fairbind.cluster.other_schedulers.extender_turns import DELAY_SECONDS, ExtenderTurns, Turn
 from fairbind.cluster.tenancy.tenants import TenantSpec
 from fairbind.model import PolicySettings
 from fairbind.scheduling import run_cycle
@@ -185,7 +185,7 @@ def test_a_turn_goes_to_the_equal_pod_that_asks_first(world: World) -> None:
     assert world.filter("uid-p", "n") == [], "the other one was told yes a moment ago"
     assert world.find_class("uid-p") is not None
     world.cache.check_consistent()
-    world.now += HOLD_SECONDS
+    world.now += DELAY_SECONDS
     assert world.filter("uid-p", "n") == ["n"]
     assert world.get_free("n")["cpu"] == 3000
 
@@ -320,7 +320,7 @@ def test_in_whatever_order_kube_scheduler_asks_shares_follow_the_weights(
             world.decide(most - len(world.turns))
         uid = order.choice(sorted(waiting))
         passed = world.filter(uid, "n", "m", "o")
-        world.now += order.choice((0.0, HOLD_SECONDS))
+        world.now += order.choice((0.0, DELAY_SECONDS))
         if passed:
             pod = waiting.pop(uid)
             world.bind(pod, order.choice(passed))

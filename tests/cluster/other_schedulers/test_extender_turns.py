@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairbind.cluster.other_schedulers.extender_turns import HOLD_SECONDS, PASS_SECONDS, ExtenderTurns, Turn
+from fairbind.cluster.other_schedulers.extender_turns import DELAY_SECONDS, PASS_SECONDS, ExtenderTurns, Turn
 
 UIDS = ("p0", "p1", "p2", "p3", "p4")
 KINDS = {"p0": "small", "p1": "small", "p2": "small", "p3": "large", "p4": None}
@@ -39,8 +39,8 @@ def test_a_pod_that_was_told_yes_keeps_its_turn_for_a_while() -> None:
     turns = ExtenderTurns()
     turns.give("p0", make_turn())
     turns.note_told("p0", 10.0)
-    assert turns.pass_on("p1", "small", 10.0 + HOLD_SECONDS / 2) is None
-    assert turns.pass_on("p1", "small", 10.0 + HOLD_SECONDS) == "p0"
+    assert turns.pass_on("p1", "small", 10.0 + DELAY_SECONDS / 2) is None
+    assert turns.pass_on("p1", "small", 10.0 + DELAY_SECONDS) == "p0"
 
 
 def test_pods_that_are_not_placed_do_not_pass_a_turn_on_for_ever() -> None:
@@ -49,7 +49,7 @@ def test_pods_that_are_not_placed_do_not_pass_a_turn_on_for_ever() -> None:
     holder, asker, now = "p0", "p1", 100.0
     while now < 200.0 and turns.pass_on(asker, "small", now) == holder:
         turns.note_told(asker, now)
-        holder, asker, now = asker, holder, now + HOLD_SECONDS
+        holder, asker, now = asker, holder, now + DELAY_SECONDS
     assert now == 100.0 + PASS_SECONDS
     turns.end(holder)
     turns.give(holder, make_turn())
@@ -91,7 +91,7 @@ class Machine:
     def step(self, what: str, uid: str) -> None:
         turn = self.turns.find(uid)
         if what == "wait":
-            self.now += HOLD_SECONDS / 2
+            self.now += DELAY_SECONDS / 2
         elif what == "end all":
             ended = [found.node for found in self.find_all().values() if not found.is_fixed]
             self.turns.end_all()
@@ -124,7 +124,7 @@ class Machine:
             lost = before[other]
             assert not lost.is_fixed
             assert KINDS[other] == KINDS[uid]
-            assert self.now >= lost.told_at + HOLD_SECONDS
+            assert self.now >= lost.told_at + DELAY_SECONDS
 
 
 @given(STEPS)

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from cluster.builders import Cluster, Json, make_node, make_pod
 from fairbind.cluster.objects.facts import Constraints, Demand
 from fairbind.cluster.state.holdings import (
-    MAX_HELD_PLACEMENTS,
-    HeldKind,
+    MAX_BOUND_PLACEMENTS,
+    BoundKind,
     build_holdings,
-    choose_held_placements,
+    choose_bound_placements,
     find_tenants_part,
 )
 from fairbind.model import RunningTask, Snapshot
@@ -123,20 +123,20 @@ def test_no_more_kinds_are_told_apart_than_allowed_and_of_each_tenant_as_many(si
 
 def test_a_tenant_with_many_frequent_placements_leaves_one_to_each_of_the_others() -> None:
     demand = Demand((("cpu", 1),), (("cpu", 1),))
-    many = {(demand, Constraints(selector=(("rank", f"{n}"),))): 1_000 - n for n in range(2 * MAX_HELD_PLACEMENTS)}
+    many = {(demand, Constraints(selector=(("rank", f"{n}"),))): 1_000 - n for n in range(2 * MAX_BOUND_PLACEMENTS)}
     few = [{(demand, Constraints(selector=(("pool", f"{n}"),))): 1} for n in range(8)]
-    chosen = choose_held_placements([many, *few])
+    chosen = choose_bound_placements([many, *few])
 
-    assert len(chosen) == MAX_HELD_PLACEMENTS
+    assert len(chosen) == MAX_BOUND_PLACEMENTS
     assert {constraints for kinds in few for _, constraints in kinds} <= set(chosen)
-    first = [constraints for _, constraints in many][: MAX_HELD_PLACEMENTS - len(few)]
+    first = [constraints for _, constraints in many][: MAX_BOUND_PLACEMENTS - len(few)]
     assert [constraints for constraints in chosen if constraints in first] == first
 
 
 def test_a_placement_that_several_tenants_have_is_counted_once() -> None:
     demand = Demand((("cpu", 1),), (("cpu", 1),))
     shared = {(demand, ANYWHERE): 2}
-    assert choose_held_placements([shared, shared]) == [ANYWHERE]
+    assert choose_bound_placements([shared, shared]) == [ANYWHERE]
 
 
 def test_a_tenant_with_thousands_of_kinds_takes_none_from_another() -> None:
@@ -145,7 +145,7 @@ def test_a_tenant_with_thousands_of_kinds_takes_none_from_another() -> None:
 
 @given(kinds_of_a_tenant, st.integers(1, 12))
 @settings(max_examples=200)
-def test_averages_tell_of_all_pods_and_of_no_less_than_they_hold(kinds: Mapping[HeldKind, int], part: int) -> None:
+def test_averages_tell_of_all_pods_and_of_no_less_than_they_hold(kinds: Mapping[BoundKind, int], part: int) -> None:
     holdings = build_holdings(kinds, AXES, lambda _: None, part)
     counts = sorted(kinds.values(), reverse=True)
     least = counts[part] + 1 if len(counts) > part else 1

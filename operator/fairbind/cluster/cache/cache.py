@@ -27,7 +27,7 @@ from fairbind.cluster.state.consistency import check_same, describe
 from fairbind.cluster.state.forecast import find_opened
 from fairbind.cluster.state.kubelet_refusals import Rest, TenantRequests
 from fairbind.cluster.state.pods import PodEntry, PodRecord, find_detail, find_tenant, is_waiting
-from fairbind.cluster.state.positions import Held, Waiting
+from fairbind.cluster.state.positions import Bound, Waiting
 from fairbind.cluster.tenancy.tenants import SYSTEM_NAMESPACES, Directory, TenantSpec
 from fairbind.model import PolicySettings, ServerTable, Snapshot, Targets, Wait
 from fairbind.scheduling import POLICIES
@@ -377,7 +377,7 @@ class ClusterCache:
             entry = None
         if entry is None:
             entry = self.books.add_entry(facts)
-        elif facts.runs and not entry.facts.runs and isinstance(entry.position, Held):
+        elif facts.runs and not entry.facts.runs and isinstance(entry.position, Bound):
             self._follow_kubelet(entry, entry.position, is_refused=False)
         self._note_arrival(entry.facts, facts)
         entry.note_gates(facts, self._wall_clock)
@@ -393,7 +393,7 @@ class ClusterCache:
             entry.postponed = entry.scales_up = False
         if self.books.move(entry) or self.books.volumes.has_stale or self.books.devices.has_stale:
             self._touch()
-        elif isinstance(entry.position, Held) and self._follow_running(entry.position, facts):
+        elif isinstance(entry.position, Bound) and self._follow_running(entry.position, facts):
             self._snapshot = None  # no decision depends on when a pod began to run, so no cycle is woken
 
     def _note_rejection(self, facts: PodFacts) -> None:
@@ -403,10 +403,10 @@ class ClusterCache:
             return
         if facts.scheduler == self.books.scheduler_name:
             self._on_rejection(facts.rejection)
-        if isinstance(entry.position, Held):
+        if isinstance(entry.position, Bound):
             self._follow_kubelet(entry, entry.position, is_refused=True)
 
-    def _follow_kubelet(self, entry: PodEntry, position: Held, *, is_refused: bool) -> None:
+    def _follow_kubelet(self, entry: PodEntry, position: Bound, *, is_refused: bool) -> None:
         """Note that a kubelet refused a pod, or runs it."""
         if position.tenant is not None:
             kind, refusals = (position.tenant, entry.facts.demand.real), self.books.servers.refusals
@@ -432,7 +432,7 @@ class ClusterCache:
                 self._reopen(kind)
         return [rest for rest in news if isinstance(rest, Rest)]
 
-    def _follow_running(self, position: Held, facts: PodFacts) -> bool:
+    def _follow_running(self, position: Bound, facts: PodFacts) -> bool:
         return position.tenant is not None and self.books.running.follow(position.node, facts)
 
     def _note_arrival(self, before: PodFacts, now: PodFacts | None) -> None:

@@ -15,7 +15,7 @@ from fairbind.cluster.state.claim_troubles import UNBOUND
 from fairbind.cluster.state.host_names import HostNames
 from fairbind.cluster.state.nominations import NominationChange
 from fairbind.cluster.state.pods import PodEntry, find_tenant
-from fairbind.cluster.state.positions import Held
+from fairbind.cluster.state.positions import Bound
 from fairbind.cluster.state.queue_keys import QueueKey
 from fairbind.cluster.state.volume_plans import VolumePlan
 from fairbind.cluster.tenancy.tenants import TenantState
@@ -88,7 +88,7 @@ class Queries:
     def has_room(self, uid: str, node: str) -> bool:
         """Whether a pod that is decided to go to a node fits there still, given what others bound there since."""
         entry = self._books.entries.get(uid)
-        if entry is None or not isinstance(entry.position, Held) or entry.position.node != node:
+        if entry is None or not isinstance(entry.position, Bound) or entry.position.node != node:
             return True  # the API server will say what became of it
         if entry.facts.claims and self._books.volumes.is_overcommitted(entry.facts):
             return False

@@ -26,7 +26,7 @@ from fairbind.cluster.state.nodes import Servers
 from fairbind.cluster.state.nominations import Nominations
 from fairbind.cluster.state.pod_images import PodImages
 from fairbind.cluster.state.pods import PodEntry, get_asked, get_wishes, locate
-from fairbind.cluster.state.positions import Held, Idle, Opened, Position, Reserved, Waiting
+from fairbind.cluster.state.positions import Bound, Idle, Opened, Position, Reserved, Waiting
 from fairbind.cluster.state.queue_keys import QueueKey
 from fairbind.cluster.state.running import RunningTasks
 from fairbind.cluster.state.slots import WantedPods
@@ -112,7 +112,7 @@ class Books:
 
     def _is_placed(self, namespace: str, uid: str) -> bool:
         entry = self.entries.get(uid)
-        return entry is not None and isinstance(entry.position, Held) and entry.facts.namespace == namespace
+        return entry is not None and isinstance(entry.position, Bound) and entry.facts.namespace == namespace
 
     def add_entry(self, facts: PodFacts) -> PodEntry:
         """Take a pod that is not in the books yet; `move` counts it."""
@@ -235,7 +235,7 @@ class Books:
 
     def _note_terms(self, before: Position | None, now: Position | None) -> None:
         """Note what a placed pod says of others; that costs nothing where it goes on saying the same."""
-        was, is_ = before if isinstance(before, Held) else None, now if isinstance(now, Held) else None
+        was, is_ = before if isinstance(before, Bound) else None, now if isinstance(now, Bound) else None
         if was is not None and (is_ is None or not was.says_the_same_of_others(is_)):
             self.topology.release(was.repels, was.carries, was.node, was.tenant)
         if is_ is not None and (was is None or not was.says_the_same_of_others(is_)):
@@ -243,7 +243,7 @@ class Books:
 
     def _enter(self, facts: PodFacts, position: Position) -> None:
         match position:
-            case Held(tenant, node, demand, constraints, _, labels, is_leaving):
+            case Bound(tenant, node, demand, constraints, _, labels, is_leaving):
                 self.topology.placed.hold(facts.namespace, labels, node, is_leaving=is_leaving)
                 if facts.claims:
                     self.volumes.hold(facts, node)
@@ -271,7 +271,7 @@ class Books:
 
     def _leave(self, facts: PodFacts, position: Position) -> None:
         match position:
-            case Held(tenant, node, demand, constraints, _, labels, is_leaving):
+            case Bound(tenant, node, demand, constraints, _, labels, is_leaving):
                 self.topology.placed.hold(facts.namespace, labels, node, -1, is_leaving=is_leaving)
                 if facts.claims:
                     self.volumes.release(facts)
@@ -356,7 +356,7 @@ class Books:
 
     def _resolve_counting(self) -> None:
         for node, counts in self.servers.take_counting():
-            held = [p for uid in self.running.list_uids(node) if isinstance(p := self.entries[uid].position, Held)]
+            held = [p for uid in self.running.list_uids(node) if isinstance(p := self.entries[uid].position, Bound)]
             pods = [(p.tenant, (p.demand, p.constraints)) for p in held if p.tenant]
             self.usage.set_counting(node, pods, counts=counts)
 

@@ -25,7 +25,7 @@ from fairbind.cluster.filters.attach_limits import FULL
 from fairbind.cluster.filters.nominated_rules import Rank
 from fairbind.cluster.objects.constraints import NO_CONSTRAINTS
 from fairbind.cluster.objects.facts import Constraints, Demand, PodTerm, TopologyWishes
-from fairbind.cluster.state.holdings import MAX_HELD_PLACEMENTS, choose_held_placements
+from fairbind.cluster.state.holdings import MAX_BOUND_PLACEMENTS, choose_bound_placements
 from fairbind.cluster.state.kubelet_refusals import REFUSED
 from fairbind.cluster.state.node_books import Axes
 from fairbind.cluster.state.queue_keys import QueueKey
@@ -192,7 +192,7 @@ class SnapshotBuilder:
         self._windowed_classes = windowed_classes
         windowed = tuple(chain.from_iterable(windowed_classes.values()))
         groups = sum(len(choice.groups) for choice in choices.values())
-        if len(books.eligibility) > 2 * (MAX_HELD_PLACEMENTS + len(self._task_classes) + len(self._due) + groups):
+        if len(books.eligibility) > 2 * (MAX_BOUND_PLACEMENTS + len(self._task_classes) + len(self._due) + groups):
             shown = (group.first.key for choice in choices.values() for group in choice.groups)
             books.eligibility.keep_only(key.constraints for key in (*self._task_classes, *self._due, *shown))
         after = self._made = (*self._task_classes.values(), *windowed)
@@ -462,7 +462,7 @@ class SnapshotBuilder:
         usages = self._books.usage.by_name.values()
         placements = {
             constraints: self._books.eligibility.get_placement(constraints)
-            for constraints in choose_held_placements(tenant_usage.kinds for tenant_usage in usages)
+            for constraints in choose_bound_placements(tenant_usage.kinds for tenant_usage in usages)
         }
         tenants = self._books.usage.build_detailed_tenants(snapshot.resources, placements)
         return replace(snapshot, tenants=tenants)

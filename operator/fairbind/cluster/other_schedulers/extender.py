@@ -31,7 +31,7 @@ from fairbind.cluster.objects.facts import PodFacts
 from fairbind.cluster.other_schedulers.extender_turns import ClassNodes, ExtenderTurns, Turn
 from fairbind.cluster.state.node_books import compute_vector
 from fairbind.cluster.state.pods import PodEntry, find_detail, find_tenant
-from fairbind.cluster.state.positions import Held, Opened, Waiting
+from fairbind.cluster.state.positions import Bound, Opened, Waiting
 from fairbind.model import TOLERANCE, RejectionKind
 from fairbind.model.servers import BoolArray, IntArray
 from fairbind.scheduling import POLICIES
@@ -178,7 +178,7 @@ class Extender:
     def _compute_share(self, entry: PodEntry) -> float:
         """Return the largest part of the cluster's totals that a pod holds, of the resources that count."""
         snapshot = self._cache.build_snapshot()
-        held = entry.position.demand if isinstance(entry.position, Held | Opened) else entry.facts.demand
+        held = entry.position.demand if isinstance(entry.position, Bound | Opened) else entry.facts.demand
         demand_r = compute_vector(held.share, snapshot.resources)
         axes = zip(demand_r, snapshot.total_r, snapshot.counts_r, strict=True)
         return max((demand / total for demand, total, counts in axes if counts and total), default=0.0)

@@ -6,7 +6,7 @@ nodes. A cycle decides it, as it decides a binding in bind mode, so room is kept
 * **Who asks first.** A turn belongs to a pod. When another pod asks that is like it (`likeness`: the same tenant,
   priority, demand and constraints), the turn passes to that one: the other scheduler has an order of its own, and to
   fairness equal pods are the same. Nothing more is booked by it. A pod that was told yes keeps its turn for
-  `HOLD_SECONDS`, so that of two pods that ask one after the other only one is told yes. Each new holder has the whole
+  `DELAY_SECONDS`, so that of two pods that ask one after the other only one is told yes. Each new holder has the whole
   time of a turn. So a turn is passed on for `PASS_SECONDS` only, or pods that the other scheduler cannot place would
   keep it among themselves for ever.
 * **Binding.** While a pod is being bound its turn stays, and nothing takes it away. The same holds while the other
@@ -26,7 +26,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-HOLD_SECONDS = 2.0
+DELAY_SECONDS = 2.0
 """Between the yes and the binding the other scheduler goes through its plugins: milliseconds, as a rule."""
 PASS_SECONDS = 10.0
 """From the first time that a turn was passed on: about as long as a turn lasts."""
@@ -140,8 +140,8 @@ class ExtenderTurns:
             return None
         for other in self._alike.get(likeness, ()):
             turn = self._turns[other]
-            is_held = turn.is_fixed or now < turn.told_at + HOLD_SECONDS
-            if not is_held and now < turn.passed_since + PASS_SECONDS:
+            is_delayed = turn.is_fixed or now < turn.told_at + DELAY_SECONDS
+            if not is_delayed and now < turn.passed_since + PASS_SECONDS:
                 self.end(other)
                 since = min(turn.passed_since, now)
                 self.give(uid, Turn(turn.tenant, turn.node, turn.nodes, likeness, passed_since=since, is_given=True))

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from fairbind.cluster.state.holdings import HeldKind
+from fairbind.cluster.state.holdings import BoundKind
 from fairbind.cluster.state.nodes import Servers
 from fairbind.cluster.state.usage import Usage
 from fairbind.model import (
@@ -65,7 +65,7 @@ def describe(snapshot: Snapshot, usage: Usage, servers: Servers) -> Picture:
     }
 
 
-def _name_kinds(kinds: Mapping[HeldKind, int]) -> Mapping[object, int]:
+def _name_kinds(kinds: Mapping[BoundKind, int]) -> Mapping[object, int]:
     """Return counts by what the kinds say: two caches have different objects for equal demands."""
     named: Counter[object] = Counter()
     for (demand, constraints), count in kinds.items():

@@ -32,7 +32,7 @@ from fairbind.cluster.objects.facts import MOST_HOSTS
 from fairbind.cluster.state.node_books import compute_vector
 from fairbind.cluster.state.nodes import Servers
 from fairbind.cluster.state.pods import PodEntry
-from fairbind.cluster.state.positions import Held, Opened
+from fairbind.cluster.state.positions import Bound, Opened
 from fairbind.cluster.state.volumes import Volumes
 from fairbind.model import PolicySettings, ServerTable
 from fairbind.model.servers import BoolArray, IntArray, sum_free_shares
@@ -63,7 +63,7 @@ class Forecast:
     def note(self, entry: PodEntry) -> None:
         """Follow a pod of the other scheduler that was moved in the books."""
         facts, position = entry.facts, entry.position
-        if facts.node is None and isinstance(position, Held) and position.node == entry.assumed:
+        if facts.node is None and isinstance(position, Bound) and position.node == entry.assumed:
             self.reserved.setdefault(facts.uid, entry)
             self.unplaced.pop(facts.uid, None)
         else:

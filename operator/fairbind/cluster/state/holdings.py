@@ -16,12 +16,12 @@ from fairbind.cluster.state.node_books import Axes, add_amounts, compute_vector
 from fairbind.model import Placement
 from fairbind.model.tenants import Holding
 
-HeldKind = tuple[Demand, Constraints]
+BoundKind = tuple[Demand, Constraints]
 """What makes two held pods of a tenant the same to a mechanism. Where a pod is pinned to is no part of it."""
 
 MAX_KINDS = 4_000
 """So many kinds are told apart at most, in all tenants together."""
-MAX_HELD_PLACEMENTS = 64
+MAX_BOUND_PLACEMENTS = 64
 """Of so many different constraints of held pods it is found out where such pods could run, of each tenant the most
 frequent first: each pair of them may set two nodes apart."""
 
@@ -45,7 +45,7 @@ def find_tenants_part(sizes: Iterable[int], most: int = MAX_KINDS) -> int:
     return most
 
 
-def choose_held_placements(tenants: Iterable[Mapping[HeldKind, int]]) -> list[Constraints]:
+def choose_bound_placements(tenants: Iterable[Mapping[BoundKind, int]]) -> list[Constraints]:
     """Return the constraints that most pods of a tenant have, then the second of each tenant, and so on.
 
     tenants: how many pods of each kind each of them has.
@@ -55,14 +55,14 @@ def choose_held_placements(tenants: Iterable[Mapping[HeldKind, int]]) -> list[Co
         frequent: Counter[Constraints] = Counter()
         for (_, constraints), count in kinds.items():
             frequent[constraints] += count
-        for rank, (constraints, count) in enumerate(frequent.most_common(MAX_HELD_PLACEMENTS)):
+        for rank, (constraints, count) in enumerate(frequent.most_common(MAX_BOUND_PLACEMENTS)):
             place = rank, -count
             places[constraints] = min(places.get(constraints, place), place)
-    return sorted(places, key=places.__getitem__)[:MAX_HELD_PLACEMENTS]
+    return sorted(places, key=places.__getitem__)[:MAX_BOUND_PLACEMENTS]
 
 
 def build_holdings(
-    kinds: Mapping[HeldKind, int], axes: Axes, get_placement: FindPlacement, part: int = MAX_KINDS
+    kinds: Mapping[BoundKind, int], axes: Axes, get_placement: FindPlacement, part: int = MAX_KINDS
 ) -> tuple[Holding, ...]:
     """Return a tenant's holdings. part: so many kinds are told apart at most, the others as averages."""
     counts = sorted(kinds.values(), reverse=True)
@@ -86,7 +86,7 @@ class _Sum:
         self.count = 0
 
 
-def _average(kinds: Mapping[HeldKind, int], axes: Axes) -> Iterable[Holding]:
+def _average(kinds: Mapping[BoundKind, int], axes: Axes) -> Iterable[Holding]:
     """Return a holding for each set of resources that the kinds ask for; where such a task could run is unknown."""
     sums: dict[tuple[str, ...], _Sum] = {}
     for (demand, _), count in kinds.items():

@@ -34,7 +34,7 @@ from fairbind.cluster.state.claimed import add_brought, add_held
 from fairbind.cluster.state.devices import Devices
 from fairbind.cluster.state.nominations import Nominations
 from fairbind.cluster.state.pod_images import PodImages
-from fairbind.cluster.state.positions import Held, Idle, Opened, Position, Reserved, Waiting
+from fairbind.cluster.state.positions import Bound, Idle, Opened, Position, Reserved, Waiting
 from fairbind.cluster.state.queue_keys import QueueKey
 from fairbind.cluster.state.volumes import Volumes
 from fairbind.cluster.state.wish_turns import NOT_YET, WishTurns
@@ -150,7 +150,7 @@ def locate(
     if node is not None:
         constraints = volumes.constrain(facts) if facts.claims else facts.constraints
         demand = _find_held(facts, node, devices, volumes, reserves_growth=tenant not in above)
-        return Held(tenant, node, demand, constraints, facts.repels, facts.labels, facts.terminating, facts.carries)
+        return Bound(tenant, node, demand, constraints, facts.repels, facts.labels, facts.terminating, facts.carries)
     assert tenant is not None
     is_gated = facts.gated and not (takes_turns and facts.awaits_turn)
     if is_gated or entry.postponed:

@@ -13,7 +13,7 @@ from fairbind.cluster.state.queue_keys import QueueKey
 from fairbind.model import Task
 
 
-class Held(Struct, frozen=True, gc=False):
+class Bound(Struct, frozen=True, gc=False):
     """It holds its demand on a node.
 
     tenant: None when it belongs to no tenant. repels, labels, is_leaving: what other pods' wishes may ask about it.
@@ -29,7 +29,7 @@ class Held(Struct, frozen=True, gc=False):
     is_leaving: bool = False
     carries: tuple[WeightedTerm, ...] = ()
 
-    def says_the_same_of_others(self, other: Held) -> bool:
+    def says_the_same_of_others(self, other: Bound) -> bool:
         """Whether it keeps away and draws other pods to the same node as in another position."""
         mine, theirs = (self.tenant, self.node, self.repels, self.carries), (other.tenant, other.node)
         return mine == (*theirs, other.repels, other.carries)
@@ -73,4 +73,4 @@ class Reserved:
     nomination: Nomination
 
 
-Position = Held | Waiting | Idle | Opened | Reserved
+Position = Bound | Waiting | Idle | Opened | Reserved

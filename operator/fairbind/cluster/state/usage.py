@@ -13,9 +13,9 @@ from fractions import Fraction
 from functools import lru_cache
 
 from fairbind.cluster.objects.facts import Amounts, Constraints, PodFacts
-from fairbind.cluster.state.holdings import FindPlacement, HeldKind, build_holdings, find_tenants_part
+from fairbind.cluster.state.holdings import BoundKind, FindPlacement, build_holdings, find_tenants_part
 from fairbind.cluster.state.node_books import Axes, add_amounts, compute_vector
-from fairbind.cluster.state.positions import Held, Opened, Position
+from fairbind.cluster.state.positions import Bound, Opened, Position
 from fairbind.cluster.state.slots import WantedPods
 from fairbind.cluster.tenancy.tenants import TenantSpec
 from fairbind.model import Placement, Tenant
@@ -43,7 +43,7 @@ class TenantUsage:
     real: dict[str, int] = field(default_factory=dict)
     share: dict[str, int] = field(default_factory=dict)
     nodes: Counter[str] = field(default_factory=Counter)
-    kinds: Counter[HeldKind] = field(default_factory=Counter)
+    kinds: Counter[BoundKind] = field(default_factory=Counter)
     share_by_node: dict[str, Amounts] = field(default_factory=dict)
     since: float = _NEVER
     running: int = 0
@@ -85,7 +85,7 @@ class Usage:
         self.by_name: dict[str, TenantUsage] = {}
         self.active_weight = _ZERO
         self._counting: set[str] = set()
-        self._unplaced: dict[str, Held | Opened] = {}
+        self._unplaced: dict[str, Bound | Opened] = {}
         self._made_for: tuple[Axes, bool] = (), False
         self._specs: Mapping[str, TenantSpec] = {}
         self._tenants: tuple[Tenant, ...] = ()
@@ -95,7 +95,7 @@ class Usage:
         self._detailed: dict[str, Tenant] = {}
         self._detailed_for: tuple[Axes, int, Mapping[Constraints, Placement]] = (), 0, {}
 
-    def hold(self, name: str, node: str | None, kind: HeldKind, sign: int = 1) -> None:
+    def hold(self, name: str, node: str | None, kind: BoundKind, sign: int = 1) -> None:
         """Add a pod that holds something on a node, or take it away. node: None when it counts in the share only."""
         tenant_usage = self._get(name)
         tenant_usage.running += sign
@@ -105,9 +105,9 @@ class Usage:
 
     def note_unplaced(self, facts: PodFacts, position: Position | None, scheduler_name: str) -> None:
         """Follow a pod that was moved in the books. scheduler_name: whose pods run from the decision on."""
-        is_held = isinstance(position, Opened) or (isinstance(position, Held) and position.tenant is not None)
+        is_held = isinstance(position, Opened) or (isinstance(position, Bound) and position.tenant is not None)
         if is_held and facts.node is None and facts.scheduler != scheduler_name:
-            assert isinstance(position, Held | Opened)
+            assert isinstance(position, Bound | Opened)
             self._unplaced[facts.uid] = position
         else:
             self._unplaced.pop(facts.uid, None)
@@ -127,7 +127,7 @@ class Usage:
                 add_amounts(known.real, position.demand.held)
         return sums
 
-    def set_counting(self, node: str, pods: Iterable[tuple[str, HeldKind]], *, counts: bool) -> None:
+    def set_counting(self, node: str, pods: Iterable[tuple[str, BoundKind]], *, counts: bool) -> None:
         """Take whether what is held on a node counts. pods: the tenants' pods there."""
         if counts == (node in self._counting):
             return
@@ -138,7 +138,7 @@ class Usage:
         for name, kind in pods:
             self._count(self.by_name[name], node, kind, 1 if counts else -1)
 
-    def _count(self, tenant_usage: TenantUsage, node: str | None, kind: HeldKind, sign: int) -> None:
+    def _count(self, tenant_usage: TenantUsage, node: str | None, kind: BoundKind, sign: int) -> None:
         """Count a pod in what its tenant holds, or take it away."""
         demand, _ = kind
         self._wanted.hold(tenant_usage.name, demand, sign)

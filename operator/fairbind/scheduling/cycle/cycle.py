@@ -61,7 +61,7 @@ def run_cycle(
         snapshot = state.check(snapshot)
     with expect_undefined_scores():
         return _Cycle(
-            Draft(snapshot, chosen, seed=policy.seed, unschedulable=unschedulable, state=state, holds=not explains),
+            Draft(snapshot, chosen, seed=policy.seed, unschedulable=unschedulable, state=state, defers=not explains),
             unschedulable,
             state,
             explains=explains,

@@ -51,7 +51,7 @@ from fairbind.scheduling.cycle.servers.room import Room
 from fairbind.scheduling.cycle.servers.shapes import Shapes
 from fairbind.scheduling.cycle.servers.topology import TopologyState
 from fairbind.scheduling.cycle.state import CycleState
-from fairbind.scheduling.cycle.waits.held import NOTHING_HELD
+from fairbind.scheduling.cycle.waits.deferred import NOTHING_DEFERRED
 from fairbind.scheduling.cycle.waits.store import Remembered
 from fairbind.scheduling.cycle.waits.unschedulable_cache import UnschedulableCache
 from fairbind.scheduling.policies.measures import Measure, Undo, get_progress
@@ -79,11 +79,11 @@ class Draft:
     """See the module. To be used within `expect_undefined_scores`.
 
     room, measure, topology, progress_of, queues: the state; for others to read. progress_of: by tenant. queues: by
-    tenant and turn, those of what was held behind them; each holds its tasks.
+    tenant and turn, those of what was deferred behind them; each holds its tasks.
     remembered: the waits of classes that have no queue, because they were known to fit nowhere when the draft began.
-    held: those of these classes for which one of a few servers has room then: they get a queue when their tenant's turn
-    comes, unless others have taken the room by then. unseen: those that got none although there was room, and of those
-    that are stale in the snapshot, other than `remembered`.
+    deferred: those of these classes for which one of a few servers has room then: they get a queue when their tenant's
+    turn comes, unless others have taken the room by then. unseen: those that got none although there was room, and of
+    those that are stale in the snapshot, other than `remembered`.
     replaced: see `Recalled`.
     remembered_waits: the waits that were remembered of classes that have a queue, because they may fit where room has
     grown. bindings: the placements that were not taken back, in their order.
@@ -97,31 +97,34 @@ class Draft:
         seed: int = 0,
         unschedulable: UnschedulableCache | None = None,
         state: CycleState | None = None,
-        holds: bool = False,
+        defers: bool = False,
     ) -> None:
         """Begin where the snapshot is, which `check_snapshot` must have passed. seed: of the policy's draws.
 
         unschedulable: what the cycle before saw fit nowhere. state: what has not changed since; no other draft may use
-        it at the same time. holds: whether classes are held; then all but to decide and take raises InvariantError.
+        it at the same time. defers: whether classes are deferred; then all but to decide and take raises
+        InvariantError.
         """
         self.snapshot = snapshot
         self.policy = policy
         self.rule: TurnRule = compute_turn if policy.is_fair else compute_arrival
         self.room = Room(snapshot.servers, None if state is None else state.get_left(snapshot.servers))
-        self.held = NOTHING_HELD
+        self.deferred = NOTHING_DEFERRED
         self.unseen: list[TaskClass] = []
         self.replaced: AbstractSet[int] = frozenset()
         self.remembered_waits: dict[int, Wait] = {}
         looked_at: Sequence[TaskClass] = snapshot.task_classes
         self._only_servers: dict[int, Sequence[int]] = {}
         self._unschedulable = unschedulable
-        self._holds = holds
+        self._defers = defers
         if unschedulable is None:
             self.remembered = Remembered(self.rule)
         else:
-            holds = holds and policy.is_fair and not snapshot.stale
-            recalled = unschedulable.recall(snapshot, self.room, self.rule, holds=holds)
-            self.remembered, self.held, self.replaced, looked_at, self.remembered_waits, self._only_servers = recalled
+            defers = defers and policy.is_fair and not snapshot.stale
+            recalled = unschedulable.recall(snapshot, self.room, self.rule, defers=defers)
+            self.remembered, self.deferred, self.replaced, looked_at, self.remembered_waits, self._only_servers = (
+                recalled
+            )
         if snapshot.stale:
             self.unseen = [each for each in looked_at if each in snapshot.stale]
             looked_at = [each for each in looked_at if each not in snapshot.stale]
@@ -259,8 +262,8 @@ class Draft:
         self._journal.append(undo)
 
     def _check_free(self) -> None:
-        if self._holds:
-            raise InvariantError("a draft that holds classes does nothing but decide")
+        if self._defers:
+            raise InvariantError("a draft that defers classes does nothing but decide")
 
     # --- going back ---
 
@@ -316,7 +319,7 @@ class Draft:
             more = self._build_queues([each for each in known if each not in stale])
             self.unseen += [each for each in known if each in stale]
             self.queues = sorted([*self.queues, *more], key=lambda queue: queue.progress.name)
-            self.held = NOTHING_HELD
+            self.deferred = NOTHING_DEFERRED
             self._unschedulable.forget()
             self._filling = None
 
@@ -347,23 +350,23 @@ class Draft:
         by_tenant: dict[str, list[ClassQueue]] = {}
         for queue in open_queues:
             by_tenant.setdefault(queue.progress.name, []).append(queue)
-        names, held = list(by_tenant), self.held.list_tenants()
-        if held:
-            names = sorted({*names, *held})
+        names, deferred = list(by_tenant), self.deferred.list_tenants()
+        if deferred:
+            names = sorted({*names, *deferred})
         return Filling([self._build_tenant_queue(name, by_tenant.get(name, [])) for name in names], self.measure)
 
     def _build_tenant_queue(self, tenant: str, queues: Sequence[ClassQueue]) -> TenantQueue:
-        """Return a tenant's queue, to which its classes that are held come when its turn comes."""
-        take_held = partial(self.take_held, tenant) if tenant in self.held else None
-        return TenantQueue(queues, self.progress_of[tenant], self.measure, take_held)
+        """Return a tenant's queue, to which its classes that are deferred come when its turn comes."""
+        take_deferred = partial(self.take_deferred, tenant) if tenant in self.deferred else None
+        return TenantQueue(queues, self.progress_of[tenant], self.measure, take_deferred)
 
-    def take_held(self, tenant: str) -> list[ClassQueue]:
+    def take_deferred(self, tenant: str) -> list[ClassQueue]:
         """Return queues for the classes that were held of a tenant, as far as there is still room for them."""
-        task_classes = self.held.let_go(tenant)
+        task_classes = self.deferred.let_go(tenant)
         if not task_classes:
             return []
         self.remembered_waits.update((id(each), self.remembered[each]) for each in task_classes)
-        self._only_servers.update((id(each), self.held.servers) for each in task_classes)
+        self._only_servers.update((id(each), self.deferred.servers) for each in task_classes)
         self.remembered.change(removed=task_classes)
         queues = self._build_queues(task_classes)
         self.queues.extend(queues)
@@ -372,9 +375,9 @@ class Draft:
     def end(self) -> None:
         """Nothing more is decided. What is held and still has room is not known to fit nowhere."""
         self._filling = None  # it refers to the draft, which would live until the garbage is collected
-        held = [each for tenant in self.held.list_tenants() for each in self.held.let_go(tenant)]
-        self.remembered.change(removed=held)
-        self.unseen += held
+        deferred = [each for tenant in self.deferred.list_tenants() for each in self.deferred.let_go(tenant)]
+        self.remembered.change(removed=deferred)
+        self.unseen += deferred
 
     # --- running tasks ---
 

@@ -128,14 +128,14 @@ class TenantQueue:
     """Classes that wait for the same turn: those of one tenant, or of all.
 
     progress: whose level decides when the queue is served; None: it has no level. open_pools: indices, ascending.
-    _held: gives more classes, or None, once a turn comes; see `Draft`.
+    _deferred: gives more classes, or None, once a turn comes; see `Draft`.
     _levels: a heap of (level, pool, version) for a few open pools; what is not of the current version is a lower bound.
     _pinned: classes that may use one server, by its pool, as far as they may fit; None: not looked at yet.
     """
 
     __slots__ = (
+        "_deferred",
         "_heads",
-        "_held",
         "_levels",
         "_measure",
         "_pinned",
@@ -151,10 +151,10 @@ class TenantQueue:
         queues: Sequence[ClassQueue],
         progress: Progress | None,
         measure: Measure,
-        held: Callable[[], Sequence[ClassQueue]] | None = None,
+        deferred: Callable[[], Sequence[ClassQueue]] | None = None,
     ) -> None:
         self.progress = progress
-        self._held = held
+        self._deferred = deferred
         self.open_pools: IndexArray = measure.pools.every_p
         self._measure = measure
         self._queues = queues
@@ -214,8 +214,8 @@ class TenantQueue:
 
     def find_choice(self, level: int, pool: int) -> Choice | None:
         """Return the next placement of the queue, which is at this level in this pool; None: nothing fits there."""
-        if self._held is not None:
-            more, self._held = self._held(), None
+        if self._deferred is not None:
+            more, self._deferred = self._deferred(), None
             self._queues = [*self._queues, *more]
             self._wide.extend(more)
             if not self._queues:
@@ -244,7 +244,7 @@ class TenantQueue:
 
         seen: a pool in which nothing fitted. Raises InvariantError if it would stay open: the filling would never end.
         """
-        if all(queue.turn is None for queue in self._queues):  # also when what was held has no room any more
+        if all(queue.turn is None for queue in self._queues):  # also when what was deferred has no room any more
             self.open_pools = self.open_pools[:0]
             return
         open_p = np.zeros(len(self._measure.pools.amount_pr), dtype=np.bool_)

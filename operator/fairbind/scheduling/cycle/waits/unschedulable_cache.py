@@ -29,7 +29,7 @@ from fairbind.scheduling.cycle.order.task_queues import TurnRule, compute_turn
 from fairbind.scheduling.cycle.servers.room import Room
 from fairbind.scheduling.cycle.servers.scored_demands import SINGLE_SCORES
 from fairbind.scheduling.cycle.servers.topology import TopologyState
-from fairbind.scheduling.cycle.waits.held import NOTHING_HELD, Held
+from fairbind.scheduling.cycle.waits.deferred import NOTHING_DEFERRED, DeferredClasses
 from fairbind.scheduling.cycle.waits.store import Remembered, has_limits_only, is_about_room_only
 
 MANY_CLASSES = 200
@@ -39,14 +39,14 @@ MANY_CLASSES = 200
 class Recalled(NamedTuple):
     """What fits nowhere, and all others.
 
-    remembered: the draft changes it. held: of it, what one of a few servers has room for now, if others do not take it
-    before. others: the other classes. replaced: of these, by identity, those that may go elsewhere than before and fit
-    nowhere either. remembered_waits: of the same, what fitted nowhere, with explanations that hold if it still does,
-    with older counts. only_servers: of the same, what may fit on these servers only.
+    remembered: the draft changes it. deferred: of it, what one of a few servers has room for now, if others do not take
+    it before. others: the other classes. replaced: of these, by identity, those that may go elsewhere than before and
+    fit nowhere either. remembered_waits: of the same, what fitted nowhere, with explanations that hold if it still
+    does, with older counts. only_servers: of the same, what may fit on these servers only.
     """
 
     remembered: Remembered
-    held: Held
+    deferred: DeferredClasses
     replaced: AbstractSet[int]
     others: Sequence[TaskClass]
     remembered_waits: dict[int, Wait]
@@ -142,17 +142,17 @@ class UnschedulableCache:
                 found.append(task_class)
         return found
 
-    def recall(self, snapshot: Snapshot, room: Room, rule: TurnRule, *, holds: bool = False) -> Recalled:
+    def recall(self, snapshot: Snapshot, room: Room, rule: TurnRule, *, defers: bool = False) -> Recalled:
         """Return what still fits nowhere, and all others. room: before any decision.
 
         Where no `keep` follows, the next cycle looks at everything.
-        holds: whether what may fit on few servers is held where it can be.
+        defers: whether what may fit on few servers is deferred where it can be.
         """
         before, self._seen = self._seen, None
         if before is None or not len(self._remembered) or not self._goes_with(snapshot, rule):
             if len(self._remembered) or self._remembered.rule is not rule:
                 self._remembered = Remembered(rule)
-            return Recalled(self._remembered, NOTHING_HELD, frozenset(), snapshot.task_classes, {}, {})
+            return Recalled(self._remembered, NOTHING_DEFERRED, frozenset(), snapshot.task_classes, {}, {})
         remembered, others, changes = self._remembered, self._others, snapshot.compute_changes(before)
         removed = [task_class for task_class in changes.removed if others.pop(id(task_class), None) is None]
         remembered.change(removed=removed)
@@ -161,14 +161,16 @@ class UnschedulableCache:
         replaced = set(_find_still_stuck(changes.added, removed, snapshot.servers, grown, room))
         parts = list(remembered.find_fitting(grown, room))
         servers = grown.tolist() if len(grown) <= SINGLE_SCORES else []
-        holds = holds and bool(servers)
-        held = Held([part for part in parts if part.is_plain], servers, room) if holds else NOTHING_HELD
-        fitting = [each for part in parts if not (part.is_plain and holds) for each in part.classes]
+        defers = defers and bool(servers)
+        deferred = (
+            DeferredClasses([part for part in parts if part.is_plain], servers, room) if defers else NOTHING_DEFERRED
+        )
+        fitting = [each for part in parts if not (part.is_plain and defers) for each in part.classes]
         remembered_waits = {id(each): remembered[each] for each in fitting}
         only_servers = {id(each): servers for each in fitting if servers and is_about_room_only(each)}
         remembered.change(removed=fitting)
         others.update((id(each), each) for each in fitting)
-        return Recalled(remembered, held, replaced, list(others.values()), remembered_waits, only_servers)
+        return Recalled(remembered, deferred, replaced, list(others.values()), remembered_waits, only_servers)
 
     def _goes_with(self, snapshot: Snapshot, rule: TurnRule) -> bool:
         """Whether what is remembered goes with these servers and this order."""

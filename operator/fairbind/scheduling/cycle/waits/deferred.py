@@ -1,4 +1,4 @@
-"""Classes that are held back where few servers have room again: many may fit there, and the first leave no room."""
+"""Classes that are deferred where few servers have room again: many may fit there, and the first leave no room."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fairbind.scheduling.cycle.servers.room import Room
 from fairbind.scheduling.cycle.waits.store import SINGLE_CLASSES, Fitting
 
 
-class Held:
+class DeferredClasses:
     """Classes for which one of a few servers had room, by tenant, until it is the tenant's turn.
 
     servers: their indices. _places_of: where a tenant's classes are among all of them. _demand_rn: what all ask for,
@@ -76,7 +76,7 @@ class Held:
         return self._least_r
 
 
-NOTHING_HELD = Held((), (), None)
+NOTHING_DEFERRED = DeferredClasses((), (), None)
 
 
 def has_room(lefts: Iterable[Sequence[float]], demand_r: Sequence[float]) -> bool:
