@@ -325,18 +325,18 @@ class Draft:
 
     def _build_queues(self, task_classes: Iterable[TaskClass]) -> list[ClassQueue]:
         """Return a queue for each class, in an order that does not depend on the order of the classes."""
-        queues = [
-            ClassQueue(
-                task_class,
-                self._sort_tasks(task_class.tasks),
-                progress=self.progress_of[task_class.tenant],
-                rule=self.rule,
-                shapes=self._shapes,
-            )
-            for task_class in task_classes
-        ]
+        queues = [self._build_queue(task_class) for task_class in task_classes]
         queues.sort(key=lambda queue: (queue.progress.name, queue.turn, queue.task_class.demand_r))
         return queues
+
+    def _build_queue(self, task_class: TaskClass) -> ClassQueue:
+        return ClassQueue(
+            task_class,
+            self._sort_tasks(task_class.tasks),
+            progress=self.progress_of[task_class.tenant],
+            rule=self.rule,
+            shapes=self._shapes,
+        )
 
     def _sort_tasks(self, tasks: Sequence[Task]) -> Sequence[Task]:
         # A class keeps its tasks in the turn of a tenant's tasks already.

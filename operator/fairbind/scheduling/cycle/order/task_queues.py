@@ -8,6 +8,7 @@ reopened.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple
 
@@ -94,6 +95,12 @@ class ClassQueue:
     def may_fit(self) -> bool:
         """Whether it has tasks left, and one of them may fit somewhere; False is certain."""
         return self.turn is not None and self.shape.has_open()
+
+    def fork(self, shapes: Shapes) -> ClassQueue:
+        """Return a queue that is where this one is, and goes on apart from it."""
+        forked = copy(self)
+        forked._shapes, forked._shape = shapes, None  # noqa: SLF001 (its own kind)
+        return forked
 
     def find_server(self, pool: int) -> int | None:
         """Return the best server of the pool for the next task, or None."""

@@ -6,6 +6,7 @@ The order is by pool, then by preference (most wanted first), then by name.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from itertools import pairwise
 
 import numpy as np
@@ -67,6 +68,12 @@ class Arrangement:
         self._pools = pools
         self._room = room
         self._gains_seen = 0
+
+    def fork(self) -> Arrangement:
+        """Return the same servers, closed and opened from now on apart from these."""
+        forked = copy(self)
+        forked.restricted_k = None if self.restricted_k is None else self.restricted_k.copy()
+        return forked
 
     def find_most_left(self) -> Sequence[float]:
         """Return the most that one of its servers has had left of each resource, or more, whenever this is asked."""

@@ -105,6 +105,19 @@ class Room:
         self.log[self.log_size] = server
         self.log_size += 1
 
+    def mark(self) -> tuple[int, int]:
+        """Return the lengths of log and gains, to which `rewind` goes back."""
+        return self.log_size, len(self.gains)
+
+    def list_gains(self, mark: tuple[int, int]) -> list[int]:
+        """Return the servers that have gained room since a mark, in that order."""
+        return self.gains[mark[1] :]
+
+    def rewind(self, mark: tuple[int, int]) -> None:
+        """Forget that servers have changed since a mark: all of them are as they were, and nobody has looked."""
+        self.log_size = mark[0]
+        del self.gains[mark[1] :]
+
     def _shift(self, server: int, demand_r: Sequence[int], sign: int) -> list[int]:
         """Change what is free, and return by how much what is left changed."""
         row, left_rk = self.get_row(server), self.left_rk

@@ -80,6 +80,14 @@ class Shapes:
         self._shapes: dict[tuple[tuple[int, ...], int, DomainRules | None, SoftWishes | None], Shape] = {}
         self._pinned: dict[tuple[tuple[int, ...], int, int, DomainRules | None], PinnedShape] = {}
 
+    def fork(self) -> Shapes:
+        """Return new shapes on the same state; what `restrict` has closed is closed to them, too."""
+        forked = Shapes(self._servers, self._pools, self._room, self._fit, self._choices, self._topology, {})
+        for key, arrangement in self._arrangements.items():
+            if arrangement.restricted_k is not None:
+                forked._arrangements[key] = arrangement.fork()
+        return forked
+
     def get_arrangement(self, placement: Placement) -> Arrangement:
         """Return the arrangement of a placement."""
         arrangement = self._arrangements.get(id(placement))

@@ -277,6 +277,8 @@ class TopologyState:
         self._by_subject: dict[Hashable, list[WorkingCounter]] = {}
         self._rules: dict[DomainRule, _Rule] = {}
         self._filters: dict[DomainRules, DomainFilter] = {}
+        self._trial: list[WorkingCounter | DomainFilter] | None = None
+        """What a trial has counted in or opened, each time; None: there is no trial."""
         self._unmade: dict[Hashable, list[DomainRules | SoftWishes]] = {}
         """By subject, those of which no task was counted yet; afterwards the list is empty."""
         both = (each for task_class in task_classes for each in (task_class.rules, task_class.wishes))
@@ -320,7 +322,23 @@ class TopologyState:
             if domain >= 0:
                 counter.count_d[domain] += amount
                 counter.version += 1
-                yield from _follow(counter, domain)
+                opened = list(_follow(counter, domain))
+                if self._trial is not None:
+                    self._trial += [counter, *opened]
+                yield from opened
+
+    def begin_trial(self) -> None:
+        """Begin to note what is counted and opened."""
+        self._trial = []
+
+    def end_trial(self) -> None:
+        """Forget that something was counted and opened since `begin_trial`; all of it must have been taken back."""
+        for each in self._trial or ():
+            if isinstance(each, WorkingCounter):
+                each.version -= 1
+            else:
+                each.openings -= 1
+        self._trial = None
 
     def find_newly_closed(self) -> dict[DomainRules, BoolArray]:
         """Return which servers the placements so far closed to classes with the same rules, shape (K,), where any."""

@@ -6,7 +6,7 @@ an array, however many there are. Where a server has room again, one comparison 
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import gt, itemgetter
@@ -87,6 +87,15 @@ class Remembered:
         entries.extend(zip(self._keys, self._ordered, strict=True))
         entries.sort(key=itemgetter(0))
         return tuple([wait for _, wait in entries])
+
+    def list_tenants(self) -> set[str]:
+        """Return whose classes wait."""
+        return {tenant for tenant, _, _ in self._reaches}
+
+    def list_of(self, tenant: str) -> list[Wait]:
+        """Return the waits of a tenant, by turn."""
+        start = bisect_left(self._keys, tenant, key=itemgetter(0))
+        return self._ordered[start : bisect_right(self._keys, tenant, lo=start, key=itemgetter(0))]
 
     def list_reaches(self) -> list[tuple[TaskClass, Collection[tuple[int, ...]]]]:
         """Return a class for each tenant and reach that there is (`identify_reach`), and what those like it ask for."""
