@@ -141,7 +141,7 @@ def test_a_domain_that_a_placement_opens_lets_in_what_fitted_nowhere() -> None:
     running = run("r", "z", (3, 3))
     world = replace(build_snapshot(FULL, [follower, bringer], tenants=[Tenant("b")]), running={"z": (running,)})
     memory, state, world = have_waited(world)
-    draft = Draft(world, POLICIES["best-fit-drfh"], unschedulable=memory, state=state, holds=True)
+    draft = Draft(world, POLICIES["best-fit-drfh"], unschedulable=memory, state=state, defers=True)
     assert draft.find_choice() is None
 
     with Fork(draft) as fork:
@@ -172,7 +172,7 @@ def test_what_a_draft_defers_may_be_placed_in_a_fork(*, is_over: bool) -> None:
     memory, state, world = have_waited(
         build_snapshot(FULL, [build_class("a", (2, 2), build_placement(FULL))]), y=(3, 3)
     )
-    draft = Draft(world, POLICIES["best-fit-drfh"], unschedulable=memory, state=state, holds=True)
+    draft = Draft(world, POLICIES["best-fit-drfh"], unschedulable=memory, state=state, defers=True)
     if is_over:
         draft.end()
 
@@ -182,15 +182,15 @@ def test_what_a_draft_defers_may_be_placed_in_a_fork(*, is_over: bool) -> None:
     assert fill(draft) == ([] if is_over else [("a-2-2-0000", "y")])
 
 
-def test_what_is_blocked_or_withheld_is_not_placed_in_a_fork() -> None:
+def test_what_is_blocked_or_stale_is_not_placed_in_a_fork() -> None:
     servers = build_servers({"x": (4, 4)})
     blocked = replace(build_class("a", (1, 1), build_placement(servers)), blocked=AFFINITY)
-    withheld = build_class("b", (1, 1), build_placement(servers))
-    snapshot = replace(build_snapshot(servers, [blocked, withheld]), withheld=frozenset({withheld}))
+    stale = build_class("b", (1, 1), build_placement(servers))
+    snapshot = replace(build_snapshot(servers, [blocked, stale]), stale=frozenset({stale}))
 
     with Fork(Draft(snapshot, POLICIES["best-fit-drfh"])) as fork:
         assert fill(fork) == []
-        assert fork.get_queue(blocked) is fork.get_queue(withheld) is None
+        assert fork.get_queue(blocked) is fork.get_queue(stale) is None
 
 
 def test_a_fork_has_no_forks_of_its_own() -> None:
@@ -228,7 +228,7 @@ def test_a_trial_looks_at_the_classes_of_one_tenant_where_thousands_wait() -> No
     memory, state = UnschedulableCache(), CycleState()
     for _ in range(2):
         run_cycle(world, PolicySettings(), 0.0, unschedulable=memory, state=state, explains=False)
-    draft = Draft(world, POLICIES["best-fit-drfh"], unschedulable=memory, state=state, holds=True)
+    draft = Draft(world, POLICIES["best-fit-drfh"], unschedulable=memory, state=state, defers=True)
     assert draft.find_choice() is None
 
     with Fork(draft) as fork:

@@ -30,9 +30,9 @@ from fairbind.scheduling.cycle.order.task_queues import Choice, ClassQueue, Tena
 class Fork(Draft):
     """See the module. While it is open, its draft must not be used, nor may there be another fork of it.
 
-    bindings: its own. queues, remembered, unseen, held: those of the draft. _freed: the servers on which something may
-    fit that is known to fit nowhere. _opened: the rules to which a placement has opened a domain. _others_of: by
-    tenant, the classes of which that is not known. _queue_of: what was looked at, by the identity of the class.
+    bindings: its own. queues, remembered, unseen, deferred: those of the draft. _freed: the servers on which something
+    may fit that is known to fit nowhere. _opened: the rules to which a placement has opened a domain. _others_of: by
+    tenant, the classes of which that is not known. _queue_of: what was looked at.
     """
 
     def __init__(self, live: Draft) -> None:
@@ -40,11 +40,11 @@ class Fork(Draft):
             raise InvariantError("a fork has no forks of its own; go back to a checkpoint")
         vars(self).update(vars(live))
         self._shapes = self._shapes.fork()
-        self._holds = False
+        self._defers = False
         self.bindings, self._marks = [], []
         self._filling, self._is_reopened = None, False
-        self._queue_of: dict[int, ClassQueue] = {}
-        self._live_queues: dict[int, ClassQueue] | None = None
+        self._queue_of: dict[TaskClass, ClassQueue] = {}
+        self._live_queues: dict[TaskClass, ClassQueue] | None = None
         self._freed: list[int] = []
         self._others_of: dict[str, list[TaskClass]] = {}
         self._opened: set[DomainRules] = set()
@@ -73,25 +73,25 @@ class Fork(Draft):
         self._filling = None
 
     def find_choice(self) -> Choice | None:
-        """Return the next placement of the filling, or None when no waiting task fits anywhere."""
+        """Return the next placement, or None when no waiting task fits anywhere."""
         if self._is_reopened:
             self._filling = None  # what it passed over may fit again
         return super().find_choice()
 
     def get_queue(self, task_class: TaskClass) -> ClassQueue | None:
         """Return the queue of one of the snapshot's classes; None where no task of it may be decided."""
-        queue = self._queue_of.get(id(task_class))
+        queue = self._queue_of.get(task_class)
         if queue is None:
-            if task_class.blocked is not None or task_class in self.snapshot.withheld:
+            if task_class.blocked is not None or task_class in self.snapshot.stale:
                 return None
-            live = self._list_live().get(id(task_class))
+            live = self._list_live().get(task_class)
             queue = self._build_queue(task_class) if live is None else live.fork(self._shapes)
-            self._queue_of[id(task_class)] = queue
+            self._queue_of[task_class] = queue
         return None if queue.turn is None else queue
 
-    def _list_live(self) -> dict[int, ClassQueue]:
+    def _list_live(self) -> dict[TaskClass, ClassQueue]:
         if self._live_queues is None:
-            self._live_queues = {id(queue.task_class): queue for queue in self.queues}
+            self._live_queues = {queue.task_class: queue for queue in self.queues}
         return self._live_queues
 
     def _look_at_all(self) -> None:
@@ -104,25 +104,28 @@ class Fork(Draft):
 
     def _build_filling(self) -> Filling:
         """Return a filling of tenant queues to which classes come when their tenant's turn comes."""
-        self._freed = sorted({*self.held.servers, *self.room.list_gains(self._room_start)})
+        self._freed = sorted({*self.deferred.servers, *self.room.list_gains(self._room_start)})
         self._others_of = {}
         for task_class in chain((queue.task_class for queue in self.queues if queue.turn is not None), self.unseen):
             self._others_of.setdefault(task_class.tenant, []).append(task_class)
         names = sorted({*self._others_of, *self.remembered.list_tenants()})
         if not self.policy.is_fair:
-            queues = [queue for name in names for queue in self.take_held(name)]
+            queues = [queue for name in names for queue in self.take_deferred(name)]
             return Filling([TenantQueue(queues, None, self.measure)], self.measure)
         return Filling(
-            [TenantQueue([], self.progress_of[name], self.measure, partial(self.take_held, name)) for name in names],
+            [
+                TenantQueue([], self.progress_of[name], self.measure, partial(self.take_deferred, name))
+                for name in names
+            ],
             self.measure,
         )
 
-    def take_held(self, tenant: str) -> list[ClassQueue]:
+    def take_deferred(self, tenant: str) -> list[ClassQueue]:
         """Return queues for the classes of a tenant that may fit."""
         lefts = [(server, self.room.left_rk[:, server].tolist()) for server in self._freed]
         remembered = (wait.task_class for wait in self.remembered.list_of(tenant))
         found = [*self._others_of.pop(tenant, ()), *(each for each in remembered if self._may_fit(each, lefts))]
-        queues = [self.get_queue(each) for each in {id(each): each for each in found}.values()]
+        queues = [self.get_queue(each) for each in dict.fromkeys(found)]
         return [queue for queue in queues if queue is not None]
 
     def _may_fit(self, task_class: TaskClass, lefts: Sequence[tuple[int, Sequence[float]]]) -> bool:

@@ -114,7 +114,7 @@ class Room:
         return self.gains[mark[1] :]
 
     def rewind(self, mark: tuple[int, int]) -> None:
-        """Forget that servers have changed since a mark: all of them are as they were, and nobody has looked."""
+        """Forget that servers have changed since a mark: all of them are as they were."""
         self.log_size = mark[0]
         del self.gains[mark[1] :]
 
