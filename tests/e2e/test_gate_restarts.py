@@ -24,7 +24,7 @@ from e2e.turns import (
 )
 from e2e.waiting import wait_for
 from e2e.workloads import create_pods
-from fairbind.cluster.other_schedulers.turnstile import MOST_UNGATED
+from fairbind.cluster.other_schedulers.gate_limiter import MOST_UNGATED
 from localplane.nodes import make_node
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from fairbind.cluster.other_schedulers.gate_limiter import MOST_UNGATED
 from fairbind.cluster.other_schedulers.opening import make_opening
-from fairbind.cluster.other_schedulers.turnstile import MOST_UNGATED
 from fairbind.kube.client.api import STRATEGIC, ApiClient
 from fairbind.kube.client.credentials import load_credentials
 from fairbind.kube.client.errors import ApiError

@@ -4,8 +4,8 @@ import asyncio
 import json
 from typing import Any, cast
 
+from fairbind.cluster.other_schedulers.gate_limiter import MOST_UNGATED
 from fairbind.cluster.other_schedulers.opening import make_opening
-from fairbind.cluster.other_schedulers.turnstile import MOST_UNGATED
 from fairbind.kube.client.api import STRATEGIC, ApiClient
 from perf.cluster import PodMaker
 from perf.measure import BindingWatch

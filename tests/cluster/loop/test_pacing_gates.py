@@ -32,9 +32,9 @@ from fairbind.cluster.loop.pacing_events import (
     Resume,
     RunCycle,
 )
+from fairbind.cluster.other_schedulers.gate_limiter import STUCK_SECONDS, GateLimiter
 from fairbind.cluster.other_schedulers.place_waits import PLACES_SECONDS
 from fairbind.cluster.other_schedulers.places import FLOW_SECONDS
-from fairbind.cluster.other_schedulers.turnstile import STUCK_SECONDS, Turnstile
 from fairbind.model import Bind, Task
 
 TIMEOUT = 30.0
@@ -53,8 +53,8 @@ class Gates(Machine):
 
     def __init__(self, most: int = 8, most_scale_ups: int = 0) -> None:
         super().__init__()
-        self.turnstile = Turnstile(most=most, most_scale_ups=most_scale_ups)
-        self.pacing = Pacing(self.turnstile)
+        self.gate_limiter = GateLimiter(most=most, most_scale_ups=most_scale_ups)
+        self.pacing = Pacing(self.gate_limiter)
         self.tick(0.0)
 
     def find_cycle(self, now: float) -> Sequence[Instruction]:
@@ -116,10 +116,10 @@ def test_places_that_come_free_are_given_away_together() -> None:
 
 def test_a_tenant_that_flows_is_waited_for() -> None:
     gates = Gates(most=8)
-    turnstile = gates.turnstile
+    gate_limiter = gates.gate_limiter
     run(gates, make_binds(6), 10.0)
     assert gates.find_cycle(11.2) == [EVERYTHING]
-    assert not turnstile.begin_round(11.5).take("t")
+    assert not gate_limiter.begin_round(11.5).take("t")
     gates.feed(Decided([], complete=True, classes=1, is_rationed=True), 11.5)
     gates.feed(CycleEnded(0.0), 11.5)
     assert gates.wake_at == 11.0 + FLOW_SECONDS

@@ -12,7 +12,7 @@ import random
 import pytest
 
 from cluster.builders import make_namespace, make_node
-from fairbind.cluster.other_schedulers.turnstile import STUCK_SECONDS, TIMEOUT_SECONDS
+from fairbind.cluster.other_schedulers.gate_limiter import STUCK_SECONDS, TIMEOUT_SECONDS
 from fairbind.kube.operator.gates import GateSettings
 from kube.assembled.other_scheduler import OtherScheduler
 from kube.assembled.replicas import Scene, in_virtual_time, judging

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cluster.builders import make_namespace, make_node, read_node, read_pod
+from fairbind.cluster.other_schedulers.gate_limiter import TIMEOUT_SECONDS
 from fairbind.cluster.other_schedulers.node_waits import SCALE_UP_SECONDS
-from fairbind.cluster.other_schedulers.turnstile import TIMEOUT_SECONDS
 from fairbind.kube.operator.gates import GateSettings
 from fairbind.simulator.autoscaler import Autoscaler, Marked
 from kube.assembled.faults import refuse

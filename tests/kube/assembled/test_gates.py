@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.builders import Json, make_namespace, make_node, make_pod
 from fairbind.cluster.objects.facts import TURN_GATE
-from fairbind.cluster.other_schedulers.turnstile import TIMEOUT_SECONDS
+from fairbind.cluster.other_schedulers.gate_limiter import TIMEOUT_SECONDS
 from fairbind.kube.operator.gates import GateSettings
 from kube.assembled.faults import EVENTS, LEASES, delay, ignore, lose_answer, refuse
 from kube.assembled.replicas import Scene, in_virtual_time, playing

@@ -80,7 +80,7 @@ class Turns:
     def count_on_their_way(self) -> int:
         operator = self.scene.leader.operator
         mode: Any = operator.parts.extender if self.asks else operator.parts.gates
-        return len(mode.rules.turnstile)
+        return len(mode.rules.gate_limiter)
 
 
 @contextlib.asynccontextmanager

@@ -92,7 +92,7 @@ async def test_pods_that_fairbind_binds_wait_for_no_place(*, asks: bool) -> None
         scene.server.put("pods", (make_asking if asks else make_gated)("silent"))
         operator = (await scene.pass_until_leading()).operator
         mode: Any = operator.parts.extender if asks else operator.parts.gates
-        await scene.pass_until(lambda: mode.rules.turnstile.free == 0)
+        await scene.pass_until(lambda: mode.rules.gate_limiter.free == 0)
         scene.server.put("pods", make_pod("own"))
         await scene.pass_until_bound("team/own")
-        assert mode.rules.turnstile.free == 0, "the other one still has the place"
+        assert mode.rules.gate_limiter.free == 0, "the other one still has the place"

@@ -24,8 +24,8 @@ The rules:
 * **Limits of a namespace.** A binding that failed once or takes long leaves its place to others. A namespace whose
   bindings fail has few under way, and the rest of its pods is backed off for a while; see `bind_limits`.
 * **Gates.** Of pods that take turns, a decision opens the gate, and another scheduler places the pod. Until then it is
-  on its way; how many may be, and for how long a pod keeps its room, is decided in `turnstile`. Places that come free
-  are given away together (`place_waits`). Where none may be given away, a cycle decides pods that take no
+  on its way; how many may be, and for how long a pod keeps its room, is decided in `gate_limiter`. Places that come
+  free are given away together (`place_waits`). Where none may be given away, a cycle decides pods that take no
   turns (`RunCycle.opens`). After a cycle one gate
   is opened without room where an autoscaler could help, but for `MAX_HELD_SECONDS` not beside gates with room; the next
   cycle sees the shares with it.
@@ -75,8 +75,8 @@ from fairbind.cluster.loop.pacing_events import (
 from fairbind.cluster.loop.postponements import Postponements
 from fairbind.cluster.loop.rounds import Rounds
 from fairbind.cluster.objects.task_names import split_task_name
+from fairbind.cluster.other_schedulers.gate_limiter import STUCK_SECONDS, GateLimiter, ScaleUp
 from fairbind.cluster.other_schedulers.place_waits import PlaceWaits
-from fairbind.cluster.other_schedulers.turnstile import STUCK_SECONDS, ScaleUp, Turnstile
 from fairbind.model import Bind
 
 COALESCE_SECONDS = 0.05
@@ -141,11 +141,11 @@ class Pacing:
     [WakeAt(time=7.5), Beat()]
     """
 
-    def __init__(self, turnstile: Turnstile | None = None) -> None:
-        """turnstile: of gate mode; None when no pods take turns."""
-        self._turnstile = Turnstile(most=MAX_OUTSTANDING) if turnstile is None else turnstile
+    def __init__(self, gate_limiter: GateLimiter | None = None) -> None:
+        """gate_limiter: of gate mode; None when no pods take turns."""
+        self._gate_limiter = GateLimiter(most=MAX_OUTSTANDING) if gate_limiter is None else gate_limiter
         self._openings = Openings()
-        self._place_waits = PlaceWaits(self._turnstile)
+        self._place_waits = PlaceWaits(self._gate_limiter)
         self._phase = _Phase.NEW
         self._phase_ends = inf
         self._is_woken = False
@@ -195,14 +195,14 @@ class Pacing:
         """Note what became of a pod that takes turns."""
         match event:
             case PodArrived(uid, is_bound):
-                self._turnstile.end(uid, now, bound=is_bound)
+                self._gate_limiter.end(uid, now, bound=is_bound)
                 self._place_waits.free(1, now)
             case PodOnItsWay(uid, tenant, has_room):
-                self._turnstile.recover(uid, tenant, now, has_room=has_room)
+                self._gate_limiter.recover(uid, tenant, now, has_room=has_room)
             case PodReserved(uid, has_room):
-                self._turnstile.note_room(uid, now, has_room=has_room)
+                self._gate_limiter.note_room(uid, now, has_room=has_room)
             case PodRefused(uid):
-                self._turnstile.note_refused(uid)
+                self._gate_limiter.note_refused(uid)
 
     # --- time ---
 
@@ -238,7 +238,7 @@ class Pacing:
     def _pop_resumes(self, now: float) -> list[Instruction]:
         resumes: list[Instruction] = [Resume(uid) for uid in self._postponements.pop_due(now)]
         resumes += [Resume(uid) for uid in self._limits.release(now)]
-        expired = self._turnstile.expire(now)
+        expired = self._gate_limiter.expire(now)
         if expired:  # their places are free, also where one keeps its room because it is nominated, and nothing changes
             self._place_waits.free(len(expired), now)
         resumes += [GiveBack(uid) for uid in expired]
@@ -254,7 +254,7 @@ class Pacing:
             wake_at = min(
                 self._phase_ends, self._rounds.wake_at, self._place_waits.wake_at, self._postponements.wake_at
             )
-            wake_at = min(wake_at, self._limits.find_next_release(), self._turnstile.find_next_timeout())
+            wake_at = min(wake_at, self._limits.find_next_release(), self._gate_limiter.find_next_timeout())
         if wake_at != self._announced:
             self._announced = wake_at
             instructions.insert(0, WakeAt(wake_at))
@@ -290,7 +290,7 @@ class Pacing:
         for bind in event.bindings:
             uid, (namespace, _) = bind.task.uid, split_task_name(bind.task)
             is_under_way = uid in self._openings  # for so long that its time is over; a second request would not help
-            if is_under_way or (uid in event.opens and not self._turnstile.open(uid, bind.tenant, now)):
+            if is_under_way or (uid in event.opens and not self._gate_limiter.open(uid, bind.tenant, now)):
                 self._postponements.resume_at(now + STUCK_SECONDS, uid)
                 instructions.append(BackOff(uid))
             elif self._limits.begin(uid, bind.tenant, namespace, now):
@@ -299,7 +299,7 @@ class Pacing:
                     self._openings.begin(uid, has_room=True)
                 instructions.append(bind)
             else:
-                self._turnstile.end(uid, now)
+                self._gate_limiter.end(uid, now)
                 instructions.append(BackOff(uid))
         return [*instructions, *self._scale_up(event.scale_ups, now)]
 
@@ -312,9 +312,9 @@ class Pacing:
         if self._openings.must_wait(now, has_candidates=bool(candidates)):
             return _NOTHING
         backed_off: list[Instruction] = []
-        for bind in sorted(candidates, key=lambda each: self._turnstile.is_passed_over(each.tenant, now)):
+        for bind in sorted(candidates, key=lambda each: self._gate_limiter.is_passed_over(each.tenant, now)):
             uid, (namespace, _) = bind.task.uid, split_task_name(bind.task)
-            verdict = self._turnstile.scale_up(uid, bind.tenant, now)
+            verdict = self._gate_limiter.scale_up(uid, bind.tenant, now)
             if verdict is ScaleUp.WAIT:
                 break
             if verdict is ScaleUp.PASS:
@@ -324,7 +324,7 @@ class Pacing:
                 self._openings.begin(uid, has_room=False)
                 self._is_woken = True
                 return [*backed_off, bind]
-            self._turnstile.end(uid, now)
+            self._gate_limiter.end(uid, now)
             backed_off.append(BackOff(uid))
         return backed_off
 
@@ -388,7 +388,7 @@ class Pacing:
             self._postponements.forgive(uid)
             is_open = uid in self._openings
             self._is_woken |= self._openings.end(uid)
-            self._turnstile.note_open(uid, now)
+            self._gate_limiter.note_open(uid, now)
             # Of a pod whose gate is open now, the other scheduler says when it is bound.
             instructions: list[Instruction] = [] if is_open else [Announce(uid)]
         elif result in NOT_SENT:
@@ -406,8 +406,8 @@ class Pacing:
     def _end_opening(self, uid: str, now: float) -> None:
         """Note that a gate did not open after all, if it was one."""
         self._is_woken |= self._openings.end(uid)
-        if uid in self._turnstile:
-            self._turnstile.end(uid, now)
+        if uid in self._gate_limiter:
+            self._gate_limiter.end(uid, now)
             self._place_waits.free(1, now)
 
     def _wake_at_low_water(self) -> None:

@@ -11,7 +11,7 @@ nodes. A cycle decides it, as it decides a binding in bind mode, so room is kept
   keep it among themselves for ever.
 * **Binding.** While a pod is being bound its turn stays, and nothing takes it away. The same holds while the other
   scheduler is being told of the turn.
-* **End.** A turn ends when its pod is bound or gone, when its time is over (`turnstile`), and when the leader's is.
+* **End.** A turn ends when its pod is bound or gone, when its time is over (`gate_limiter`), and when the leader's is.
 
 Times are in seconds, of one clock, and do not go back.
 """

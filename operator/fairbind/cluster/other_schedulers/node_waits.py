@@ -1,4 +1,4 @@
-"""For how long no other tenant gets a new node while a tenant waits for one; a part of the rules of `turnstile`.
+"""For how long no other tenant gets a new node while a tenant waits for one; a part of the rules of `gate_limiter`.
 
 The others wait `SCALE_UP_SECONDS` from the tenant's first pod without room on, whatever becomes of that pod: a tenant
 that deletes pods and makes others gets no more time. Then the tenant is passed over for a pause, twice as long each

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from fairbind.cluster.other_schedulers.turnstile import Turnstile
+from fairbind.cluster.other_schedulers.gate_limiter import GateLimiter
 
 PLACES_SECONDS = 0.2
 """How long a place that has come free waits for others."""
@@ -13,9 +13,9 @@ PLACES_SECONDS = 0.2
 class PlaceWaits:
     """Knows what waits for places. wake_at: when a cycle should give some away; infinite: it is not for time to say."""
 
-    def __init__(self, turnstile: Turnstile) -> None:
+    def __init__(self, gate_limiter: GateLimiter) -> None:
         self.wake_at = inf
-        self._turnstile = turnstile
+        self._gate_limiter = gate_limiter
         self._are_awaited = False
         self._awaits_round = False
         self._opens = True
@@ -23,7 +23,7 @@ class PlaceWaits:
 
     def begin_cycle(self) -> bool:
         """Return whether the cycle that begins may give places away."""
-        self._opens = self._turnstile.free > 0 and not self._awaits_round
+        self._opens = self._gate_limiter.free > 0 and not self._awaits_round
         self._are_awaited |= not self._opens
         if self._opens:
             self._freed, self.wake_at = 0, inf
@@ -32,14 +32,14 @@ class PlaceWaits:
     def note_rationed(self, *, is_rationed: bool) -> None:
         """Note whether the cycle passed pods over because no more of their tenants may have their turn."""
         self._are_awaited = is_rationed
-        if is_rationed and self._opens and self._turnstile.round_ends_at < inf:
-            self._awaits_round, self.wake_at = True, self._turnstile.round_ends_at
+        if is_rationed and self._opens and self._gate_limiter.round_ends_at < inf:
+            self._awaits_round, self.wake_at = True, self._gate_limiter.round_ends_at
 
     def free(self, count: int, now: float) -> None:
         """Note that places have come free."""
         self._freed += count
         if self._are_awaited:
-            at = now if self._freed >= self._turnstile.batch else now + PLACES_SECONDS
+            at = now if self._freed >= self._gate_limiter.batch else now + PLACES_SECONDS
             self.wake_at = min(self.wake_at, at)
 
     def is_due(self, now: float) -> bool:

@@ -2,9 +2,9 @@
 
 The loop decides as ever. To carry out a decision about a pod of kube-scheduler means to give the pod its turn and to
 wake it in kube-scheduler's queue (`nudge`). How many pods may have their turn, and for how long, is decided in
-`fairbind.cluster.other_schedulers.turnstile`; what is answered, in `extender` beside it. A binding is sent behind the
-fence, as any other. It goes on when kube-scheduler gives up waiting for it, and the pod's room stays taken until it is
-known what became of it.
+`fairbind.cluster.other_schedulers.gate_limiter`; what is answered, in `extender` beside it. A binding is sent behind
+the fence, as any other. It goes on when kube-scheduler gives up waiting for it, and the pod's room stays taken until it
+is known what became of it.
 
 Only a replica that may decide answers; another one says 503, and so does one that does not see the cluster.
 """
@@ -33,7 +33,7 @@ from fairbind.cluster.objects.extender_wire import (
 )
 from fairbind.cluster.other_schedulers.extender import OWN_REASONS, Extender, Shares
 from fairbind.cluster.other_schedulers.extender_turns import ExtenderTurns, Turn
-from fairbind.cluster.other_schedulers.turnstile import STUCK_SECONDS, Turnstile
+from fairbind.cluster.other_schedulers.gate_limiter import STUCK_SECONDS, GateLimiter
 from fairbind.kube.bind_carrier import BindCarrier
 from fairbind.kube.operator.clocks import Clocks
 from fairbind.kube.operator.loop import TurnRules
@@ -56,7 +56,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ExtenderSettings:
-    """scheduler_names: of the schedulers that ask. most, timeout_seconds: see `Turnstile`.
+    """scheduler_names: of the schedulers that ask. most, timeout_seconds: see `GateLimiter`.
 
     service: the Service whose endpoint the leader is, in this namespace; None: none. address, port: where this replica
     is reached.
@@ -107,10 +107,10 @@ class ExtenderMode:
         self._others: BindCarrier | None = None
         self._loop: Loop | None = None
         self._outstanding: set[asyncio.Task[str]] = set()
-        turnstile = Turnstile(
+        gate_limiter = GateLimiter(
             most=settings.most, timeout_seconds=settings.timeout_seconds, grace_seconds=BACKOFF_SECONDS
         )
-        self.rules = TurnRules(turnstile, cache.queries.asks, self._give_back)
+        self.rules = TurnRules(gate_limiter, cache.queries.asks, self._give_back)
         self._verbs: Mapping[str, Callable[[bytes], Any]] = {
             "filter": self._filter,
             "prioritize": self._prioritize,
@@ -204,7 +204,7 @@ class ExtenderMode:
         self._recorder.tell(pod.namespace, pod.name, uid, "NotPlacedInTime", f"{note} {words}".rstrip())
         if words and not any(ours in words for ours in OWN_REASONS):
             return True
-        return pod.nominated_node is None and self.rules.turnstile.was_passed(uid)
+        return pod.nominated_node is None and self.rules.gate_limiter.was_passed(uid)
 
     def _postpone(self, uid: str) -> None:
         """Take the room of a pod back, and let it wait for another turn after a while."""
@@ -278,7 +278,7 @@ class ExtenderMode:
 
     def _make_on_stall(self, uid: str) -> Callable[[bool], None]:
         """Return what notes that a binding failed and is sent again: it takes a place in flight all the while."""
-        return lambda has_failed: self.rules.turnstile.note_failed(uid) if has_failed else None
+        return lambda has_failed: self.rules.gate_limiter.note_failed(uid) if has_failed else None
 
     def _end_failed(self, uid: str, result: BindResult) -> None:
         """Take back the room of a pod that was not bound."""

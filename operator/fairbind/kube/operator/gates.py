@@ -1,6 +1,6 @@
 """Gate mode, as a part of the operator: another scheduler places the pods, in the order in which their gates open.
 
-The loop decides as ever; `turnstile` says how many pods may be on their way. Here is what is around it: a new leader
+The loop decides as ever; `gate_limiter` says how many pods may be on their way. Here is what is around it: a new leader
 finds the pods that are on their way, those whose time is over are told so, and gates whose turn never comes are opened.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from fairbind.cluster.cache.cache import ClusterCache
-from fairbind.cluster.other_schedulers.turnstile import MOST_UNGATED, TIMEOUT_SECONDS, Turnstile
+from fairbind.cluster.other_schedulers.gate_limiter import MOST_UNGATED, TIMEOUT_SECONDS, GateLimiter
 from fairbind.kube.bind_carrier import BindCarrier
 from fairbind.kube.operator.loop import TurnRules
 from fairbind.kube.writers.binder import Binder
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class GateSettings:
-    """scheduler_name: whose pods take turns. most, timeout_seconds, most_scale_ups: see `Turnstile`.
+    """scheduler_name: whose pods take turns. most, timeout_seconds, most_scale_ups: see `GateLimiter`.
 
     narrows_to_nodes: see `ClusterCache`.
     """
@@ -73,10 +73,10 @@ class Gates:
         self._overdue: dict[str, _Overdue] = {}
         self._tenants: dict[str, str] = {}
         self._opener: Opener | None = None
-        turnstile = Turnstile(
+        gate_limiter = GateLimiter(
             most=settings.most, timeout_seconds=settings.timeout_seconds, most_scale_ups=settings.most_scale_ups
         )
-        self.rules = TurnRules(turnstile, cache.queries.is_gated, self._give_back, cache.scale_up)
+        self.rules = TurnRules(gate_limiter, cache.queries.is_gated, self._give_back, cache.scale_up)
 
     def make_carrier(self, others: BindCarrier) -> Opener:
         """Return who carries out decisions. others: who carries out those about pods without our gate."""
@@ -142,7 +142,7 @@ class Gates:
             return False
         words = pod.scheduled_message or ""
         has_spoken = bool(words) and not words.startswith(_GATED_MESSAGE)
-        is_passed = pod.nominated_node is None and self.rules.turnstile.was_passed(uid)
+        is_passed = pod.nominated_node is None and self.rules.gate_limiter.was_passed(uid)
         reason = words if has_spoken else PASSED_BY if is_passed else SILENT
         overdue = self._overdue.setdefault(pod.tenant, _Overdue())
         overdue.uids.add(uid)

@@ -49,8 +49,8 @@ from fairbind.cluster.loop.pacing_events import (
     Tick,
     WakeAt,
 )
+from fairbind.cluster.other_schedulers.gate_limiter import GateLimiter
 from fairbind.cluster.other_schedulers.scale_up import find_scale_ups
-from fairbind.cluster.other_schedulers.turnstile import Turnstile
 from fairbind.kube.bind_carrier import BindCarrier
 from fairbind.kube.observer import Observer
 from fairbind.kube.operator.health import Health
@@ -111,7 +111,7 @@ class TurnRules:
     waits no more.
     """
 
-    turnstile: Turnstile
+    gate_limiter: GateLimiter
     is_gated: Callable[[str], bool]
     give_back: Callable[[str], bool]
     scale_up: Callable[[str], bool] = lambda _uid: False
@@ -153,7 +153,7 @@ class SchedulingLoop:
         self._on_bound = on_bound
         self._failures = failures or PartFailures(observer)
         self._turns = turns
-        self._pacing = Pacing(None if turns is None else turns.turnstile)
+        self._pacing = Pacing(None if turns is None else turns.gate_limiter)
         self._wake_at = -inf
         self._earlier = asyncio.Event()
         self._outstanding: set[asyncio.Task[None]] = set()
@@ -251,7 +251,7 @@ class SchedulingLoop:
         """Return what says whether one more pod of a tenant may have its turn in this cycle."""
         if self._turns is None or not opens:
             return lambda _tenant: opens
-        return self._turns.turnstile.begin_round(self._clock()).take
+        return self._turns.gate_limiter.begin_round(self._clock()).take
 
     def _find_opens(self, bindings: Iterable[Bind]) -> frozenset[str]:
         """Return the UIDs of the pods whose gate opens when they are decided."""
@@ -260,7 +260,7 @@ class SchedulingLoop:
         return frozenset(bind.task.uid for bind in bindings if self._turns.is_gated(bind.task.uid))
 
     def _find_scale_ups(self, snapshot: Snapshot, report: CycleReport) -> Sequence[Bind]:
-        if self._turns is None or not self._turns.turnstile.most_scale_ups:
+        if self._turns is None or not self._turns.gate_limiter.most_scale_ups:
             return ()
         return find_scale_ups(snapshot, report, self._turns.is_gated)
 

@@ -73,16 +73,16 @@ class _Opened:
     is_found: bool = False
 
 
-class Turnstile:
+class GateLimiter:
     """The rules of the module.
 
-    >>> turnstile = Turnstile(most=2)
-    >>> turnstile.open("uid-1", "a", 0.0), turnstile.open("uid-2", "a", 0.0), turnstile.open("uid-3", "a", 0.0)
+    >>> gate_limiter = GateLimiter(most=2)
+    >>> gate_limiter.open("uid-1", "a", 0.0), gate_limiter.open("uid-2", "a", 0.0), gate_limiter.open("uid-3", "a", 0.0)
     (True, True, False)
-    >>> turnstile.end("uid-2", 1.0, bound=True)
-    >>> turnstile.find_next_timeout()
+    >>> gate_limiter.end("uid-2", 1.0, bound=True)
+    >>> gate_limiter.find_next_timeout()
     30.0
-    >>> turnstile.expire(30.0), turnstile.is_overdue("uid-1")
+    >>> gate_limiter.expire(30.0), gate_limiter.is_overdue("uid-1")
     (['uid-1'], True)
     """
 
