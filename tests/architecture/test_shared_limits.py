@@ -38,7 +38,7 @@ web/serving.MAX_PORT web/serving.MOST_HEADERS kube/operator/other_installations.
 scheduling/policies/server_classes.MAX_TOLERANCE
 """
 OF_ONE_TENANT = """
-cluster/state/wish_turns.MAX_TENANT_TERMS cluster/state/volume_plans.MOST_PLANS
+cluster/state/term_rotation.MAX_TENANT_TERMS cluster/state/volume_plans.MOST_PLANS
 cluster/classes/window.MAX_TENANT_PLACEMENTS
 cluster/state/kubelet_refusals.MOST_REFUSALS cluster/state/kubelet_refusals.MOST_KNOWN
 cluster/classes/window.MAX_TENANT_CLASSES cluster/loop/bind_limits.MAX_STALLED_IN_NAMESPACE

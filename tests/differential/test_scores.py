@@ -21,8 +21,8 @@ from differential.oracle import Oracle, Scores, run_oracle
 from differential.ours import Ours
 from fairbind.model import TaskClass
 from fairbind.scheduling import run_cycle
+from fairbind.scheduling.cycle.servers.preferences import PreferenceScores
 from fairbind.scheduling.cycle.servers.topology import TopologyState
-from fairbind.scheduling.cycle.servers.wishes import WishScores
 
 Json = dict[str, Any]
 
@@ -80,8 +80,10 @@ def sum_up(scores: Scores) -> dict[str, int]:
 def compute_ours(task_class: TaskClass, names: tuple[str, ...], feasible: set[str]) -> dict[str, int] | None:
     """The same by fairbind, of these nodes; None: it scores the nodes that a pod may use, full or not."""
     fits_n = np.array([name in feasible for name in names])
-    if task_class.wishes is not None:
-        score_n = WishScores(task_class.wishes, TopologyState([task_class]), np.arange(len(names))).compute(fits_n)
+    if task_class.preferences is not None:
+        score_n = PreferenceScores(task_class.preferences, TopologyState([task_class]), np.arange(len(names))).compute(
+            fits_n
+        )
     elif np.array_equal(fits_n, task_class.placement.eligible_k):
         wished = task_class.placement.preference_k
         score_n = np.zeros(len(names), dtype=np.int64) if wished is None else wished
@@ -103,7 +105,7 @@ def test_nodes_are_worth_what_kube_scheduler_says(cases: list[Case]) -> None:
             if found is not None:
                 assert found == sum_up(scores), (pod, scores)
                 differs = {name for name in WISHES if len({each.get(name, 0) for each in scores.values()}) > 1}
-                seen.update({*differs, "dynamic" if task_class.wishes else "static"})
+                seen.update({*differs, "dynamic" if task_class.preferences else "static"})
 
     assert seen["dynamic"] > 150, seen
     assert seen["static"] > 10, seen
@@ -128,7 +130,7 @@ def test_each_placement_of_a_cycle_takes_a_node_that_kube_scheduler_would_take(
             pod = by_uid[bind.task.uid]
             (scores,) = oracle.score_next(placed, [pod])
             worth = sum_up(scores)
-            if class_of[bind.task.uid].wishes is not None:
+            if class_of[bind.task.uid].preferences is not None:
                 assert worth[bind.server] == max(worth.values()), (pod, worth, bind.server)
                 checked += 1
                 choices += min(worth.values()) < max(worth.values())

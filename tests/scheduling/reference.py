@@ -20,17 +20,17 @@ from fairbind.model import (
     CycleReport,
     DomainCounter,
     DomainRule,
-    EvenWish,
+    EvenPreference,
     FairnessReason,
     LimitRule,
-    PullWish,
+    Preference,
+    Preferences,
+    PullPreference,
     Rejection,
     RejectionKind,
     Rejections,
-    ServerWish,
+    ServerPreference,
     Snapshot,
-    SoftWish,
-    SoftWishes,
     SpreadRule,
     Task,
     TaskClass,
@@ -349,8 +349,8 @@ class World:
             most = max(wish_k[k] for k in fitting)
             fitting = [k for k in fitting if wish_k[k] == most]
             assert chosen in fitting, "a server that is wanted more has room"
-        if task_class.wishes is not None:
-            worth = self.wish_scores(task_class, task_class.wishes)
+        if task_class.preferences is not None:
+            worth = self.wish_scores(task_class, task_class.preferences)
             fitting = [k for k in fitting if worth[k] == max(worth[other] for other in fitting)]
             assert chosen in fitting, "a server that soft wishes rank higher has room"
         if self.policy == "first-fit-drfh":
@@ -377,33 +377,33 @@ class World:
         """
         wish_k = task_class.placement.preference_k
         among = [k for k in self.eligible(task_class) if wish_k is None or wish_k[k] == wish_k[chosen]]
-        if task_class.wishes is not None:
+        if task_class.preferences is not None:
             among = fitting
         task = self.waiting[next(n for n, c in enumerate(self.snapshot.task_classes) if c is task_class)][0]
         drawn = RandomChoices(self.seed).draw_two(task.uid, len(among)) if len(among) > 1 else ()
         return [k for k in sorted(among[n] for n in drawn) if self.fits(task_class, k)]
 
-    def wish_scores(self, task_class: TaskClass, wishes: SoftWishes) -> dict[int, int]:
+    def wish_scores(self, task_class: TaskClass, wishes: Preferences) -> dict[int, int]:
         """What each server with room is worth to a task of the class: each wish's part of 100, times its weight."""
         fitting = self.fitting(task_class, None)
         worth = dict.fromkeys(fitting, 0)
-        for wish in wishes.wishes:
+        for wish in wishes.preferences:
             for k, score in self.scores_of(wish, fitting).items():
                 worth[k] += wish.weight * score
         return worth
 
-    def scores_of(self, wish: SoftWish, fitting: list[int]) -> dict[int, int]:
+    def scores_of(self, wish: Preference, fitting: list[int]) -> dict[int, int]:
         match wish:
-            case ServerWish(amount_k, _, is_dislike, most):
+            case ServerPreference(amount_k, _, is_dislike, most):
                 most = most or max(int(amount_k[k]) for k in fitting)
                 part = {k: 100 * int(amount_k[k]) // most if most else 0 for k in fitting}
                 return {k: 100 - score for k, score in part.items()} if is_dislike else part
-            case PullWish(pulls, _):
+            case PullPreference(pulls, _):
                 felt = {k: sum(worth * self.count_at(counter, k) for counter, worth in pulls) for k in fitting}
                 width = max(felt.values()) - min(felt.values())
                 # The same product of floats as in the cycle: 100 * 0.29 is below 29, and is cut off.
                 return {k: int(100 * ((felt[k] - min(felt.values())) / width)) if width else 0 for k in fitting}
-            case EvenWish(counters, _):
+            case EvenPreference(counters, _):
                 labelled = [k for k in fitting if all(counter.domains.domain_k[k] >= 0 for counter, _ in counters)]
                 load = dict.fromkeys(labelled, 0.0)
                 for counter, skew in counters:

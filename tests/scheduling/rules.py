@@ -16,16 +16,16 @@ from fairbind.model import (
     DomainRule,
     DomainRules,
     Domains,
-    EvenWish,
+    EvenPreference,
     LimitRule,
-    PullWish,
+    Preference,
+    Preferences,
+    PullPreference,
     Rejection,
     RejectionKind,
     SeparationRule,
-    ServerWish,
+    ServerPreference,
     Snapshot,
-    SoftWish,
-    SoftWishes,
     SpreadRule,
 )
 from scheduling.worlds import build_servers
@@ -104,17 +104,17 @@ def add_rules(draw: st.DrawFn, snapshot: Snapshot) -> Snapshot:
 
 
 @st.composite
-def soft_wishes(draw: st.DrawFn, known: list[DomainCounter], count: int) -> SoftWish:
+def preferences(draw: st.DrawFn, known: list[DomainCounter], count: int) -> Preference:
     counter, weight = st.sampled_from(known), draw(st.sampled_from([1, 2, 3]))
     match draw(st.sampled_from(["server", "pull", "pull", "even", "even"])):
         case "server":
             amounts = draw(st.lists(st.sampled_from([0, 0, 1, 3, 7, 150]), min_size=count, max_size=count))
             most = draw(st.sampled_from([None, None, 150, 400]))
-            return ServerWish(np.array(amounts, dtype=np.int64), weight, draw(st.booleans()), most)
+            return ServerPreference(np.array(amounts, dtype=np.int64), weight, draw(st.booleans()), most)
         case "pull":
             pull = st.tuples(counter, st.sampled_from([-100, -1, 1, 7, 50]))
-            return PullWish(tuple(draw(st.lists(pull, min_size=1, max_size=3))), weight)
-    return EvenWish(tuple(draw(st.lists(st.tuples(counter, st.integers(1, 3)), min_size=1, max_size=2))), weight)
+            return PullPreference(tuple(draw(st.lists(pull, min_size=1, max_size=3))), weight)
+    return EvenPreference(tuple(draw(st.lists(st.tuples(counter, st.integers(1, 3)), min_size=1, max_size=2))), weight)
 
 
 @st.composite
@@ -122,14 +122,14 @@ def add_wishes(draw: st.DrawFn, snapshot: Snapshot) -> Snapshot:
     """Give some classes soft wishes; some classes share all of theirs, some only a counter."""
     count = len(snapshot.servers.names)
     known = draw(st.lists(counters(count), min_size=1, max_size=3))
-    some = st.lists(soft_wishes(known, count), min_size=1, max_size=3)
-    sets = [None, *(SoftWishes(tuple(each)) for each in draw(st.lists(some, min_size=1, max_size=3)))]
+    some = st.lists(preferences(known, count), min_size=1, max_size=3)
+    sets = [None, *(Preferences(tuple(each)) for each in draw(st.lists(some, min_size=1, max_size=3)))]
     return replace(
         snapshot,
         task_classes=tuple(
             replace(
                 task_class,
-                wishes=draw(st.sampled_from(sets)),
+                preferences=draw(st.sampled_from(sets)),
                 counts_as=task_class.counts_as | draw(st.frozensets(st.sampled_from(SUBJECTS))),
             )
             for task_class in snapshot.task_classes

@@ -141,7 +141,7 @@ def make_folder(folder: Path) -> None:
 
 
 class Interruption:
-    """Takes Ctrl-C as a wish to end soon: at the next instant, or amid one that takes too long.
+    """Takes Ctrl-C as a request to end soon: at the next instant, or amid one that takes too long.
 
     is_wanted: whether it came.
     """

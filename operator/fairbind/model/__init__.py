@@ -9,6 +9,7 @@ from __future__ import annotations
 from fairbind.model.decisions import Bind, CycleReport, FairnessReason, Wait
 from fairbind.model.errors import FairbindError, InvalidProblemError, InvariantError, SolverError
 from fairbind.model.policy import PolicySettings, Unclaimed
+from fairbind.model.preferences import EvenPreference, Preference, Preferences, PullPreference, ServerPreference
 from fairbind.model.reasons import Rejection, RejectionKind, Rejections
 from fairbind.model.servers import MAX_AMOUNT, FreeChanges, ServerTable
 from fairbind.model.shares import TOLERANCE, compute_dominant_share, compute_share_key, compute_weighted_share
@@ -27,7 +28,6 @@ from fairbind.model.topology import (
     SeparationRule,
     SpreadRule,
 )
-from fairbind.model.wishes import EvenWish, PullWish, ServerWish, SoftWish, SoftWishes
 
 __all__ = [
     "MAX_AMOUNT",
@@ -42,7 +42,7 @@ __all__ = [
     "DomainRule",
     "DomainRules",
     "Domains",
-    "EvenWish",
+    "EvenPreference",
     "ExclusiveKeys",
     "FairbindError",
     "FairnessReason",
@@ -54,17 +54,17 @@ __all__ = [
     "Pin",
     "Placement",
     "PolicySettings",
-    "PullWish",
+    "Preference",
+    "Preferences",
+    "PullPreference",
     "Rejection",
     "RejectionKind",
     "Rejections",
     "RunningTask",
     "SeparationRule",
+    "ServerPreference",
     "ServerTable",
-    "ServerWish",
     "Snapshot",
-    "SoftWish",
-    "SoftWishes",
     "SolverError",
     "SpreadRule",
     "Targets",

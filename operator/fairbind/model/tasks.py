@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from fairbind.model.preferences import Preferences
 from fairbind.model.reasons import Rejection, Rejections
 from fairbind.model.servers import BoolArray
 from fairbind.model.topology import DomainRules
-from fairbind.model.wishes import SoftWishes
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Placement:
     """Where a task may go, whatever room there is. Shared by all classes with equal constraints.
 
     eligible_k: shape (K,), aligned with the server table.
-    preference_k: soft wishes as a score, more is better, shape (K,), int64; None when there are none. Ranks before fit.
+    preference_k: preferences as a score, more is better, shape (K,), int64; None when there are none. Ranks before fit.
     rejections: why servers are not eligible, as (reason, how many servers), counted once a server; sorted.
     exclusive_keys: keys of which a server has one.
     reserved: what is kept from others on servers and not from these tasks, by the server's index, length R, base units.
@@ -92,7 +92,7 @@ class TaskClass:
     tasks: in their turn (priority descending, queue time, uid); never empty.
     blocked: why no task of this class may be placed at all, or None.
     rules: what closes servers depending on which tasks their topology domains hold; None: nothing does.
-    wishes: which of the servers on which they fit its tasks should take; None: what `Placement.preference_k` says.
+    preferences: which of the servers on which they fit its tasks should take; None: what `Placement.preference_k` says.
     counts_as: the subjects of counters in which its tasks count once they are placed.
     brings: what else each of its tasks adds to counters then: subject and amount.
     is_rationed: whether so many of its tasks at most are decided as the caller of a cycle lets its tenant have.
@@ -106,7 +106,7 @@ class TaskClass:
     blocked: Rejection | None = None
     pin: Pin | None = None
     rules: DomainRules | None = None
-    wishes: SoftWishes | None = None
+    preferences: Preferences | None = None
     counts_as: frozenset[Hashable] = frozenset()
     brings: tuple[tuple[Hashable, int], ...] = ()
     is_rationed: bool = False
@@ -117,9 +117,9 @@ class TaskClass:
         return self.placement.is_open if self.pin is None else self.pin.server is not None
 
     @property
-    def has_rules_or_wishes(self) -> bool:
+    def has_rules_or_preferences(self) -> bool:
         """Whether something about it depends on what topology domains hold."""
-        return self.rules is not None or self.wishes is not None
+        return self.rules is not None or self.preferences is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,7 @@ class Trial:
     def find_kind(self, uid: str) -> Hashable:
         """Return what a pod has in common with those of which the operator says the same."""
         facts = self.make_facts(uid)
-        return facts.namespace, facts.priority, facts.demand, facts.constraints, facts.wishes, facts.gated
+        return facts.namespace, facts.priority, facts.demand, facts.constraints, facts.pod_terms, facts.gated
 
     def _start(self, bind: Bind) -> None:
         self.binds.append(bind)

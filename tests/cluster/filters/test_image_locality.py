@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cluster.builders import Cluster, Json, make_node, make_pod, read_node, read_pod
 from cluster.counting import count_calls
-from cluster.filters.test_soft_wishes import prefer
+from cluster.filters.test_preferences_about_pods import prefer
 from cluster.filters.test_topology import SMALL, count_nodes
 from fairbind.cluster.classes import books
 from fairbind.cluster.classes.snapshot import SnapshotBuilder
@@ -170,9 +170,9 @@ def test_images_are_weighed_together_with_wishes_about_other_pods() -> None:
     placed = [make_pod(name, node=name, labels={"app": "web"}, requests=SMALL) for name in "ab"]
     away = use(make_pod("x", requests=SMALL, **prefer("podAntiAffinity", key="kubernetes.io/hostname")), WEB)
     cluster.add_pods(*placed, away)
-    wishes = cluster.get_class("uid-x").wishes
+    wishes = cluster.get_class("uid-x").preferences
     assert wishes is not None
-    assert [wish.weight for wish in wishes.wishes] == [2, 1]
+    assert [wish.weight for wish in wishes.preferences] == [2, 1]
     assert find_nodes(cluster) == {"c": 1}
     cluster.delete_pod(placed[0])
 

@@ -112,9 +112,9 @@ def test_the_terms_of_another_tenant_count_whatever_one_tenant_has() -> None:
 def test_however_many_weights_a_term_is_carried_with_it_is_counted_once() -> None:
     cluster = make_world(placed=90, select=lambda _, j: differs(0, j), kind=PREFERRED)
     cluster.add_pods(make_pod("x", namespace="good"))
-    wishes = cluster.get_class("uid-x").wishes
+    wishes = cluster.get_class("uid-x").preferences
     assert wishes is not None
-    (pull,) = wishes.wishes
+    (pull,) = wishes.preferences
     assert len(pull.pulls) == TERMS  # type: ignore[union-attr]  # what the wish is
     worth = {tuple(counter.count_d[:2].tolist()) for counter, _ in pull.pulls}  # type: ignore[union-attr]
     assert worth == {(-(1 + 21 + 41 + 61 + 81), -(2 + 22 + 42 + 62 + 82))}

@@ -79,7 +79,7 @@ def test_a_pod_at_a_limit_is_read_in_full(what: str) -> None:
     facts = read_pod(make_pod(**make(limit)))
 
     assert facts.unsupported is None
-    assert facts.labels or facts.wishes is not None or facts.constraints is not NO_CONSTRAINTS
+    assert facts.labels or facts.pod_terms is not None or facts.constraints is not NO_CONSTRAINTS
 
 
 @pytest.mark.parametrize("what", MANY)
@@ -188,9 +188,9 @@ def test_a_pod_that_waits_with_more_terms_about_other_pods_is_not_supported() ->
     beyond = read_pod(make_pod(affinity=most, topologySpreadConstraints=[spread, spread]))
 
     assert within.unsupported is None
-    assert within.wishes is not None
+    assert within.pod_terms is not None
     assert beyond.unsupported_detail == "more than 32 terms about other pods (33)"
-    assert beyond.wishes is None
+    assert beyond.pod_terms is None
 
 
 def test_a_pod_that_waits_with_terms_that_say_very_much_is_not_supported() -> None:
@@ -198,7 +198,7 @@ def test_a_pod_that_waits_with_terms_that_say_very_much_is_not_supported() -> No
     facts = read_pod(make_pod(affinity=repel(6, matchExpressions=[{"key": "k", "operator": "In", "values": values}])))
 
     assert facts.unsupported_detail == "more than 512 parts of terms about other pods (612)"
-    assert facts.wishes is None
+    assert facts.pod_terms is None
     assert facts.labels == ()
 
 

@@ -305,7 +305,7 @@ def test_what_is_not_honoured_is_named_and_blocks_its_class(spec: Json, named: s
         },
     ],
 )
-def test_soft_wishes_and_volumes_without_claims_block_nothing(spec: Json) -> None:
+def test_preferences_and_volumes_without_claims_block_nothing(spec: Json) -> None:
     assert make_cluster(make_node("a"), **spec).get_class("uid-pod").blocked is None
 
 

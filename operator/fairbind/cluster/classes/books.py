@@ -25,14 +25,14 @@ from fairbind.cluster.state.forecast import Forecast
 from fairbind.cluster.state.nodes import Servers
 from fairbind.cluster.state.nominations import Nominations
 from fairbind.cluster.state.pod_images import PodImages
-from fairbind.cluster.state.pods import PodEntry, get_asked, get_wishes, locate
+from fairbind.cluster.state.pods import PodEntry, get_asked, get_pod_terms, locate
 from fairbind.cluster.state.positions import Bound, Idle, Opened, Position, Reserved, Waiting
 from fairbind.cluster.state.queue_keys import QueueKey
 from fairbind.cluster.state.running import RunningTasks
 from fairbind.cluster.state.slots import WantedPods
+from fairbind.cluster.state.term_rotation import TermRotation
 from fairbind.cluster.state.usage import Usage
 from fairbind.cluster.state.volumes import Volumes
-from fairbind.cluster.state.wish_turns import WishTurns
 from fairbind.cluster.tenancy.tenants import Directory
 from fairbind.model import PolicySettings, Targets, Task, Wait
 from fairbind.scheduling.cycle.order.task_queues import compute_turn
@@ -57,7 +57,7 @@ class Books:
     changed_queues: those that changed since the last snapshot. usage: by tenant. wanted: pods that hold or may be
     placed, the latter as of the last snapshot. nominations: room that is reserved for pods that wait. forecast: where
     pods on their way will be. running: pod by pod. above: see `growths`. eligibility, anti_affinity, topology: the
-    filters. turns: whose wishes about other pods are looked at. volumes, devices: those of pods. selected_stale: pods
+    filters. turns: whose pod terms are looked at. volumes, devices: those of pods. selected_stale: pods
     that wait and that other terms may select than their queue says, in the order in which they are looked at. images:
     those of pods and nodes. image_stale: queues of which other images may count, in such an order. servers: the nodes.
     settings, targets: the policy's. own_nominated: our own unbound pods that say that they are nominated. gated: pods
@@ -98,7 +98,7 @@ class Books:
         self.images = PodImages(self.eligibility.images)
         self.image_stale: dict[QueueKey, None] = {}
         self.anti_affinity = AntiAffinity(self._find_namespace_labels)
-        self.turns = WishTurns()
+        self.turns = TermRotation()
         self.topology = Topology(self.eligibility, self.anti_affinity, self._find_namespace_labels)
         self.volumes = Volumes(directory.tenant_of)
         self.devices = Devices(self._is_placed)
@@ -166,9 +166,9 @@ class Books:
             self._note_terms(entry.position, None)
         if isinstance(entry.position, Waiting):
             self.anti_affinity.stop_waiting(uid, namespace, entry.position.labels)
-            self._note_wishes(uid, entry.position, None)
-            if entry.position.key.wishes is not None:
-                self.topology.unwatch(entry.position.key.wishes)
+            self._note_pod_terms(uid, entry.position, None)
+            if entry.position.key.pod_terms is not None:
+                self.topology.unwatch(entry.position.key.pod_terms)
         self.images.remove_pod(entry.facts)
         self.devices.forget_pod(uid)
         if entry.facts.claims:
@@ -181,12 +181,12 @@ class Books:
     def move(self, entry: PodEntry) -> bool:
         """Bring a pod's books up to date; False when it stays where it is."""
         now = self._locate(entry)
-        self._note_wishes(entry.facts.uid, entry.position, now)
+        self._note_pod_terms(entry.facts.uid, entry.position, now)
         asked, asked_before = get_asked(now), get_asked(entry.position)
         if asked is not asked_before and asked is not None and self.topology.watch(asked):
             now = self._locate(entry)  # its own terms are in use from now on, and may select the pod itself
         if isinstance(now, Waiting) and (queue := self.queues.get(now.key)) is not None:
-            now = Waiting(queue.key, now.task, now.labels, now.nomination, now.wishes)  # thousands share one key
+            now = Waiting(queue.key, now.task, now.labels, now.nomination, now.pod_terms)  # thousands share one key
         before, entry.position = entry.position, now
         self.usage.note_unplaced(entry.facts, now, self.scheduler_name)
         if entry.facts.scheduler == self.turn_scheduler:
@@ -224,9 +224,9 @@ class Books:
             asking=self.asking,
         )
 
-    def _note_wishes(self, uid: str, before: Position | None, now: Position | None) -> None:
-        """Note whose wishes wait for their turn."""
-        known, wanted = get_wishes(before), get_wishes(now)
+    def _note_pod_terms(self, uid: str, before: Position | None, now: Position | None) -> None:
+        """Note whose pod terms wait for their turn."""
+        known, wanted = get_pod_terms(before), get_pod_terms(now)
         if known != wanted:
             if known is not None:
                 self.turns.remove(*known, uid)
@@ -402,7 +402,7 @@ class Books:
     def resolve_images(self) -> None:
         """Bring waiting pods to the queues of the images that count now.
 
-        Thousands of queues may use an image, each for a class of its own, and an image is no more than a wish. So
+        Thousands of queues may use an image, each for a class of its own, and an image is no more than a preference. So
         `MAX_CHANGED_QUEUES` of them go over at a time, in the order of their turns; at a start all of them.
         """
         keys = [position.key for position in self._list_waiting(self.images.take_stale())]
@@ -441,7 +441,7 @@ class Books:
             position = entry.position
             assert isinstance(position, Waiting)
             moves.setdefault((position.key, key), []).append(position.task)
-            entry.position = Waiting(key, position.task, position.labels, position.nomination, position.wishes)
+            entry.position = Waiting(key, position.task, position.labels, position.nomination, position.pod_terms)
         for (before, key), tasks in moves.items():
             self.changed_queues[before] = self.changed_queues[key] = None
             if before in self.image_stale:

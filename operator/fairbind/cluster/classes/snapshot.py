@@ -24,7 +24,7 @@ from fairbind.cluster.filters.anti_affinity import close
 from fairbind.cluster.filters.attach_limits import FULL
 from fairbind.cluster.filters.nominated_rules import Rank
 from fairbind.cluster.objects.constraints import NO_CONSTRAINTS
-from fairbind.cluster.objects.facts import Constraints, Demand, PodTerm, TopologyWishes
+from fairbind.cluster.objects.facts import Constraints, Demand, PodTerm, PodTerms
 from fairbind.cluster.state.holdings import MAX_BOUND_PLACEMENTS, choose_bound_placements
 from fairbind.cluster.state.kubelet_refusals import REFUSED
 from fairbind.cluster.state.node_books import Axes
@@ -44,9 +44,9 @@ from fairbind.model import (
 )
 from fairbind.scheduling import POLICIES
 
-_Asked = tuple[TopologyWishes | None, frozenset[PodTerm], Constraints, str | None, Rank, tuple[LimitRule, ...]]
-"""What the rules of a class depend on: a class's wishes, terms that select it, constraints, pin and rank, and limits of
-nodes."""
+_Asked = tuple[PodTerms | None, frozenset[PodTerm], Constraints, str | None, Rank, tuple[LimitRule, ...]]
+"""What the rules of a class depend on: a class's pod terms, terms that select it, constraints, pin and rank, and limits
+of nodes."""
 
 
 class Scale(NamedTuple):
@@ -366,21 +366,21 @@ class SnapshotBuilder:
             placement = self._restricted(placement, key.repelled)
         if key.may_have_rules:
             open_ = placement
-            if key.wishes is not None:
-                open_ = self._labelled(placement, key.wishes)
-            open_ = self._books.topology.reserved.restrict(open_, key.rank, key.wishes, key.selected_by)
+            if key.pod_terms is not None:
+                open_ = self._labelled(placement, key.pod_terms)
+            open_ = self._books.topology.reserved.restrict(open_, key.rank, key.pod_terms, key.selected_by)
             if pin is None:
                 placement = open_
             elif pin.server is not None and not open_.eligible_k[pin.server]:
                 more = Counter(dict(open_.rejections)) - Counter(dict(placement.rejections))
                 pin = refuse(pin, next(iter(more)))
         rules = self._find_rules(key, simple)
-        if rules.wishes is not None and placement.preference_k is not None:
-            placement = eligibility.share(replace(placement, preference_k=None))  # `Ruling.wishes` has it all
+        if rules.preferences is not None and placement.preference_k is not None:
+            placement = eligibility.share(replace(placement, preference_k=None))  # `Ruling.pod_terms` has it all
         # Last, as what is shared above must not say what is reserved: not all classes that share it may use that.
-        nominations, prefers = self._books.nominations, rules.wishes is None
-        if rules.wishes is not None and key.nominated is not None:
-            rules = rules._replace(wishes=nominations.add_wish(rules.wishes, key))
+        nominations, prefers = self._books.nominations, rules.preferences is None
+        if rules.preferences is not None and key.nominated is not None:
+            rules = rules._replace(preferences=nominations.add_preference(rules.preferences, key))
         placement = nominations.reserve(placement, key, servers.axes, prefers=prefers)
         return queue.build_task_class(servers.axes, placement, eligibility, pin, rules, servers.claimed_only)
 
@@ -424,7 +424,7 @@ class SnapshotBuilder:
             limits = self._books.volumes.limits.find_rules(key.load, self._books.eligibility.index)
         if not (key.may_have_rules or limits):
             return NO_RULES
-        asked = key.wishes, key.selected_by, simple, key.pin, key.rank, limits
+        asked = key.pod_terms, key.selected_by, simple, key.pin, key.rank, limits
         known = self._known_rules.get(asked)
         if known is None:
             known = self._known_rules[asked] = self._make_rules(*asked)
@@ -432,7 +432,7 @@ class SnapshotBuilder:
 
     def _make_rules(
         self,
-        wishes: TopologyWishes | None,
+        pod_terms: PodTerms | None,
         selected_by: frozenset[PodTerm],
         constraints: Constraints,
         pin: str | None,
@@ -441,10 +441,10 @@ class SnapshotBuilder:
     ) -> ClassRules:
         topology = self._books.topology
         return ClassRules(
-            topology.find_rules(wishes, selected_by, constraints, pin, rank, limits),
+            topology.find_rules(pod_terms, selected_by, constraints, pin, rank, limits),
             # A pinned pod has no choice, so it would like nothing.
-            topology.find_soft_wishes(wishes, selected_by, constraints) if pin is None else None,
-            topology.find_subjects(wishes, selected_by),
+            topology.find_preferences(pod_terms, selected_by, constraints) if pin is None else None,
+            topology.find_subjects(pod_terms, selected_by),
             tuple((rule.counter.subject, rule.amount) for rule in limits),
         )
 
@@ -453,9 +453,9 @@ class SnapshotBuilder:
         eligibility = self._books.eligibility
         return eligibility.share(self._books.anti_affinity.restrict(base, repelled, eligibility)) if repelled else base
 
-    def _close_unlabelled(self, base: Placement, wishes: TopologyWishes) -> Placement:
-        """Return a placement without the nodes that lack a label which wishes need."""
-        return self._books.eligibility.share(self._books.topology.close_unlabelled(base, wishes))
+    def _close_unlabelled(self, base: Placement, pod_terms: PodTerms) -> Placement:
+        """Return a placement without the nodes that lack a label which pod terms need."""
+        return self._books.eligibility.share(self._books.topology.close_unlabelled(base, pod_terms))
 
     def add_detail(self, snapshot: Snapshot) -> Snapshot:
         """Return a snapshot of now with what each tenant holds task by task and server by server."""

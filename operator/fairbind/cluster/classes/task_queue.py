@@ -16,7 +16,7 @@ from fairbind.cluster.classes.pinning import lack
 from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.state.node_books import Axes, compute_vector
 from fairbind.cluster.state.queue_keys import QueueKey
-from fairbind.model import DomainRules, Pin, Placement, Rejection, RejectionKind, SoftWishes, Task, TaskClass
+from fairbind.model import DomainRules, Pin, Placement, Preferences, Rejection, RejectionKind, Task, TaskClass
 from fairbind.scheduling.cycle.order.task_queues import compute_turn
 
 
@@ -24,7 +24,7 @@ class ClassRules(NamedTuple):
     """What topology domains, and limits of nodes, say to a class: see `TaskClass`."""
 
     rules: DomainRules | None = None
-    wishes: SoftWishes | None = None
+    preferences: Preferences | None = None
     counts_as: frozenset[object] = frozenset()
     brings: tuple[tuple[object, int], ...] = ()
 
@@ -124,7 +124,7 @@ class TaskQueue:
             self._base, self._pin, is_current = base, pin, False
             is_lacking = self._missing and pin is None
             self._placement = eligibility.share(exclude_all(base, self._missing)) if is_lacking else base
-        if rules is not self._rules and rules != self._rules:  # rules and wishes are equal to themselves only
+        if rules is not self._rules and rules != self._rules:  # rules and preferences are equal to themselves only
             self._rules, is_current = rules, False
         if before is not None and is_current:
             return before

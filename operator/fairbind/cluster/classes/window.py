@@ -196,7 +196,7 @@ class _Sorted:
         key = queue.key
         if key.unsupported is None:
             simple = self._eligibility.simplify(key.constraints)
-            group_key = simple, key.selected_by, key.wishes, key.above_priority, key.nominated, key.load, key.unbound
+            group_key = simple, key.selected_by, key.pod_terms, key.above_priority, key.nominated, key.load, key.unbound
             same_key, kind = self.key_groups.get(group_key), (key.demand, key.pin, key.takes_turns)
             if same_key is None:
                 same_key = self.key_groups[group_key] = KeyGroups(group_key)

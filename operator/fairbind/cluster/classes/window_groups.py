@@ -9,7 +9,7 @@ from operator import itemgetter
 from fairbind.cluster.classes.task_queue import TaskQueue
 from fairbind.cluster.filters.attach_limits import VolumeLoad
 from fairbind.cluster.filters.volume_offers import Wanted
-from fairbind.cluster.objects.facts import Constraints, Demand, PodTerm, TopologyWishes
+from fairbind.cluster.objects.facts import Constraints, Demand, PodTerm, PodTerms
 from fairbind.model import Task, TaskClass
 from fairbind.scheduling.cycle.order.task_queues import Turn, compute_turn
 
@@ -21,7 +21,7 @@ get_turn = itemgetter(0)
 GroupKey = tuple[
     Constraints,
     frozenset[PodTerm],
-    TopologyWishes | None,
+    PodTerms | None,
     int | None,
     str | None,
     VolumeLoad | None,

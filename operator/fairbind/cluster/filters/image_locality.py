@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairbind.cluster.objects.image_facts import ImageUse, NodeImages
-from fairbind.model.wishes import FULL_SCORE
+from fairbind.model.preferences import FULL_SCORE
 
 ScoreArray = NDArray[np.int8]
 

@@ -6,7 +6,7 @@ selector or required affinity asks for; without a declared feature that it needs
 (`volume_topology`). kube-scheduler asks in the same order, but for features, which it asks last. Cordons and readiness
 are taints, too, which a task may tolerate (`refusals`).
 
-Soft wishes become one score, as kube-scheduler ranks by default: twice the preferred affinity's weights plus three
+Preferences become one score, as kube-scheduler ranks by default: twice the preferred affinity's weights plus three
 times the absence of untolerated PreferNoSchedule taints, each scaled to 0..100 over the eligible nodes, plus what the
 images are worth that a node has already (`image_locality`).
 
@@ -45,7 +45,7 @@ from fairbind.cluster.filters.volume_topology import OTHER_ZONE, OUT_OF_REACH
 from fairbind.cluster.objects.facts import Constraints, NodeFacts, Toleration
 from fairbind.cluster.objects.volume_facts import ANYWHERE
 from fairbind.derived import Given
-from fairbind.model import ExclusiveKeys, Placement, Rejection, Rejections, ServerWish
+from fairbind.model import ExclusiveKeys, Placement, Rejection, Rejections, ServerPreference
 from fairbind.model.servers import BoolArray
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -107,13 +107,13 @@ class Reasons:
 class Verdict:
     """The answer for one set of constraints on all nodes.
 
-    reason_k: numbers of `Reasons`. liking_k, disliked_k: raw soft scores; None where there is no wish, or no taint that
-    is disliked. image_k: what images are worth; None: not computed, or there are none. placement: what the cycle gets;
-    the same object until something in it changes. server_wishes: the soft scores for who has other soft wishes, too;
-    None: not made since something changed.
+    reason_k: numbers of `Reasons`. liking_k, disliked_k: raw soft scores; None where there is no preference, or no
+    taint that is disliked. image_k: what images are worth; None: not computed, or there are none. placement: what the
+    cycle gets; the same object until something in it changes. server_preferences: the soft scores for who has other
+    preferences, too; None: not made since something changed.
     """
 
-    __slots__ = ("constraints", "disliked_k", "image_k", "liking_k", "placement", "reason_k", "server_wishes")
+    __slots__ = ("constraints", "disliked_k", "image_k", "liking_k", "placement", "reason_k", "server_preferences")
 
     def __init__(
         self, constraints: Constraints, reason_k: CodeArray, liking_k: CodeArray | None, disliked_k: CodeArray | None
@@ -124,7 +124,7 @@ class Verdict:
         self.disliked_k = disliked_k
         self.image_k: ScoreArray | None = None
         self.placement: Placement | None = None
-        self.server_wishes: tuple[ServerWish, ...] | None = None
+        self.server_preferences: tuple[ServerPreference, ...] | None = None
 
     def ask(self, index: int, node: AskedNode, reasons: Reasons) -> bool:
         """Ask one node again; True when the answer changed."""
@@ -219,7 +219,7 @@ class Eligibility:
         for verdict in self._verdicts.values():
             answers = [verdict.ask(index, node, self.reasons) for index, node in asked]
             if any(answers):
-                verdict.placement = verdict.server_wishes = None
+                verdict.placement = verdict.server_preferences = None
                 self.answers.note_change()
         if self.answers.revision != before:
             self._forget_placements()
@@ -235,7 +235,7 @@ class Eligibility:
                 before = verdict.image_k
                 verdict.image_k = self.images.compute_scores(constraints.images, self.index)
                 if not np.array_equal(before, verdict.image_k):
-                    verdict.placement = verdict.server_wishes = None
+                    verdict.placement = verdict.server_preferences = None
                     self.changed_images.update(changed.intersection(constraints.images.names))
         changed.clear()
 
@@ -265,24 +265,24 @@ class Eligibility:
             verdict.placement = self.share(self._make_placement(verdict))
         return verdict.placement
 
-    def get_server_wishes(self, constraints: Constraints) -> tuple[ServerWish, ...]:
+    def get_server_preferences(self, constraints: Constraints) -> tuple[ServerPreference, ...]:
         """Return what tasks with these constraints would like of nodes, the same objects until it changes.
 
         It is what `Placement.preference_k` has, but relative to the nodes that have room.
         """
         verdict = self._get_verdict(self.simplify(constraints))
-        if verdict.server_wishes is None:
+        if verdict.server_preferences is None:
             kinds = (
                 (verdict.disliked_k, TAINT_WEIGHT, True, None),
                 (verdict.liking_k, AFFINITY_WEIGHT, False, None),
                 (self._get_image_scores(verdict), IMAGE_WEIGHT, False, FULL_SCORE),
             )
-            verdict.server_wishes = tuple(
-                ServerWish(_freeze(amount_k.astype(np.int64)), weight, is_dislike, most)
+            verdict.server_preferences = tuple(
+                ServerPreference(_freeze(amount_k.astype(np.int64)), weight, is_dislike, most)
                 for amount_k, weight, is_dislike, most in kinds
                 if amount_k is not None and amount_k.any()
             )
-        return verdict.server_wishes
+        return verdict.server_preferences
 
     def _get_verdict(self, constraints: Constraints) -> Verdict:
         """Return the verdict for what `simplify` returned."""
@@ -390,7 +390,7 @@ def _describe(placement: Placement) -> _Content:
 def _compute_preference(
     verdict: Verdict, eligible_k: BoolArray, image_k: ScoreArray | None
 ) -> NDArray[np.int64] | None:
-    """Return the score of soft wishes, shape (K,), or None when it is the same for all eligible nodes."""
+    """Return the score of preferences, shape (K,), or None when it is the same for all eligible nodes."""
     if verdict.disliked_k is None and verdict.liking_k is None and image_k is None:
         return None
     score_k = np.zeros(len(eligible_k), dtype=np.int64)

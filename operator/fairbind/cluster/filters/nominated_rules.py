@@ -17,7 +17,7 @@ import numpy as np
 from fairbind.cluster.filters.anti_affinity import NO_TENANT, REPELLED, AntiAffinity, close
 from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.filters.term_index import Labels, covers
-from fairbind.cluster.objects.facts import Demand, PodTerm, TopologyWishes
+from fairbind.cluster.objects.facts import Demand, PodTerm, PodTerms
 from fairbind.model import NO_DOMAIN, Domains, Placement, Rejection, RejectionKind
 
 OWN_ANTI_AFFINITY = Rejection(RejectionKind.OWN_ANTI_AFFINITY)
@@ -27,7 +27,7 @@ OWN_ANTI_AFFINITY = Rejection(RejectionKind.OWN_ANTI_AFFINITY)
 class Nomination:
     """Room on a node for a pod that waits.
 
-    repels, labels: what other pods' wishes may ask about it. tenant: None when it belongs to no tenant.
+    repels, labels: what other pods' pod terms may ask about it. tenant: None when it belongs to no tenant.
     """
 
     uid: str
@@ -89,7 +89,7 @@ class NominatedRules:
             self._selected.clear()
 
     def restrict(
-        self, base: Placement, rank: Rank, wishes: TopologyWishes | None, selected_by: frozenset[PodTerm]
+        self, base: Placement, rank: Rank, pod_terms: PodTerms | None, selected_by: frozenset[PodTerm]
     ) -> Placement:
         """Return a placement without the nodes that are closed by anti-affinity of nominated pods, or to them."""
         if not self._pods:
@@ -101,7 +101,7 @@ class NominatedRules:
             if term in selected_by
         )
         base = self._close(base, rank, repelling, REPELLED)
-        apart = wishes.apart if wishes is not None else ()
+        apart = pod_terms.apart if pod_terms is not None else ()
         repelled = ((term, nomination) for term in apart for nomination in self._find_selected(term))
         return self._close(base, rank, repelled, OWN_ANTI_AFFINITY)
 

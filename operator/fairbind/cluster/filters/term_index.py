@@ -8,7 +8,7 @@ that they ask about.
 Terms of placed pods are written by one tenant and asked about the pods of all. So in each bucket count at most
 `MAX_TERMS` terms of a tenant, with `MAX_PARTS` parts, and `OWNERS` times as many of all. Those that came first count;
 the next ones follow when one of these goes. A term that waits for a place selects no pod. What waiting pods ask for
-themselves always counts (`WishTurns` bounds it).
+themselves always counts (`TermRotation` bounds it).
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
 """From what waiting pods say about other pods to rules about topology domains, which the cycle follows.
 
 A pod may ask to be with others (affinity), apart from others (anti-affinity) and spread evenly. All three depend on the
-pods that each domain holds, and so on what a cycle places. Here each wish becomes a rule with counters as of now.
+pods that each domain holds, and so on what a cycle places. Here each term becomes a rule with counters as of now.
 
 Anti-affinity works both ways. What placed pods keep away is no rule: those nodes are not eligible (`AntiAffinity`). But
 a pod with such terms may be placed within the cycle, so the waiting pods that its terms select get a rule as well,
 which counts the pods that carry the term and begins at 0. A pod that its own term selects has both as rules, so that
 other nodes than those of now count as eligible for it.
 
-Soft wishes of the same kinds close nothing: they say where a pod would rather be (`SoftWishes`). Those about other pods
-work both ways, too: what placed pods would like counts (`CarriedTerms`), and what those would like that a cycle places.
+Preferences of the same kinds close nothing: they say where a pod would rather be (`Preferences`). Those about other
+pods work both ways, too: what placed pods would like counts (`CarriedTerms`), and what those would like that a cycle
+places.
 
 Counters are shared by all classes that ask the same of the same nodes, and stay the same objects while nothing changes.
 
@@ -32,7 +33,7 @@ from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.filters.nominated_rules import OWN_ANTI_AFFINITY, NominatedRules, Rank
 from fairbind.cluster.filters.placed_pods import PlacedPods
 from fairbind.cluster.filters.refusals import find_untolerated
-from fairbind.cluster.objects.facts import HOSTNAME, Constraints, PodTerm, SpreadWish, TopologyWishes, WeightedTerm
+from fairbind.cluster.objects.facts import HOSTNAME, Constraints, PodTerm, PodTerms, SpreadTerm, WeightedTerm
 from fairbind.model import (
     NO_DOMAIN,
     AffinityRule,
@@ -40,15 +41,15 @@ from fairbind.model import (
     DomainRule,
     DomainRules,
     Domains,
-    EvenWish,
+    EvenPreference,
     LimitRule,
     Placement,
-    PullWish,
+    Preference,
+    Preferences,
+    PullPreference,
     Rejection,
     RejectionKind,
     SeparationRule,
-    SoftWish,
-    SoftWishes,
     SpreadRule,
 )
 from fairbind.model.servers import BoolArray
@@ -63,7 +64,7 @@ MANY_COUNTERS = 512
 
 PULL_WEIGHT = 2
 EVEN_WEIGHT = 2
-"""What preferred affinity and soft spread count beside each other, and beside wishes about nodes."""
+"""What preferred affinity and soft spread count beside each other, and beside preferences about nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class Worth:
 
 
 class Topology:
-    """Wishes of waiting pods, and the rules that follow from them."""
+    """Pod terms of waiting pods, and the rules that follow from them."""
 
     def __init__(
         self,
@@ -101,7 +102,7 @@ class Topology:
         self._terms = anti_affinity
         self.placed = PlacedPods(find_namespace_labels, anti_affinity.select)
         self.reserved = NominatedRules(eligibility, anti_affinity, find_namespace_labels)
-        self._watched: Counter[TopologyWishes] = Counter()
+        self._watched: Counter[PodTerms] = Counter()
         self._users: Counter[PodTerm] = Counter()
         self._carried: Counter[PodTerm] = Counter()
         self._placed_carry = CarriedTerms()
@@ -113,8 +114,8 @@ class Topology:
         self._most_counters = MANY_COUNTERS
         self._rules: WeakValueDictionary[tuple[object, ...], DomainRule] = WeakValueDictionary()
         self._rule_sets: WeakValueDictionary[tuple[DomainRule, ...], DomainRules] = WeakValueDictionary()
-        self._wishes: WeakValueDictionary[tuple[object, ...], SoftWish] = WeakValueDictionary()
-        self._wish_sets: WeakValueDictionary[tuple[SoftWish, ...], SoftWishes] = WeakValueDictionary()
+        self._pod_terms: WeakValueDictionary[tuple[object, ...], Preference] = WeakValueDictionary()
+        self._preference_sets: WeakValueDictionary[tuple[Preference, ...], Preferences] = WeakValueDictionary()
 
     def take_changed(self) -> frozenset[PodTerm]:
         """Return the terms of which a rule or a closed domain may be another one than when this was asked last."""
@@ -156,35 +157,35 @@ class Topology:
 
     # --- waiting pods ---
 
-    def watch(self, wishes: TopologyWishes) -> bool:
-        """A pod with these wishes waits; True when it is the first."""
-        self._watched[wishes] += 1
-        if self._watched[wishes] > 1:
+    def watch(self, pod_terms: PodTerms) -> bool:
+        """A pod with these pod terms waits; True when it is the first."""
+        self._watched[pod_terms] += 1
+        if self._watched[pod_terms] > 1:
             return False
-        new = [term for term in wishes.terms if not self._users[term]]
-        self._users.update(wishes.terms)
-        self._carried.update(wishes.apart)
-        self._note_carried(wishes, 1)
+        new = [term for term in pod_terms.terms if not self._users[term]]
+        self._users.update(pod_terms.terms)
+        self._carried.update(pod_terms.apart)
+        self._note_carried(pod_terms, 1)
         self._terms.watch(new)
         self.placed.watch(new)
         return True
 
-    def unwatch(self, wishes: TopologyWishes) -> None:
+    def unwatch(self, pod_terms: PodTerms) -> None:
         """Take back what `watch` noted."""
-        self._watched[wishes] -= 1
-        if self._watched[wishes]:
+        self._watched[pod_terms] -= 1
+        if self._watched[pod_terms]:
             return
-        del self._watched[wishes]
-        _subtract(self._carried, wishes.apart)
-        self._note_carried(wishes, -1)
-        gone = _subtract(self._users, wishes.terms)
+        del self._watched[pod_terms]
+        _subtract(self._carried, pod_terms.apart)
+        self._note_carried(pod_terms, -1)
+        gone = _subtract(self._users, pod_terms.terms)
         self._terms.unwatch(gone)
         self.placed.unwatch(gone)
 
-    def _note_carried(self, wishes: TopologyWishes, sign: int) -> None:
+    def _note_carried(self, pod_terms: PodTerms, sign: int) -> None:
         """Note what pods that a cycle may place say to the others."""
-        self._changed.update(wishes.apart)
-        for weight, term in wishes.carries:
+        self._changed.update(pod_terms.apart)
+        for weight, term in pod_terms.carries:
             weights = self._waiting_carry.setdefault(term, Counter())
             weights[weight] += sign
             if not weights[weight]:
@@ -195,18 +196,18 @@ class Topology:
 
     # --- rules ---
 
-    def find_subjects(self, wishes: TopologyWishes | None, selected_by: frozenset[PodTerm]) -> frozenset[object]:
+    def find_subjects(self, pod_terms: PodTerms | None, selected_by: frozenset[PodTerm]) -> frozenset[object]:
         """Return as what a pod counts once it is placed. selected_by: all terms in use that select it."""
-        if wishes is None or not (wishes.apart or wishes.carries):
+        if pod_terms is None or not (pod_terms.apart or pod_terms.carries):
             return selected_by
-        carried = (Carriers(weight, term) for weight, term in wishes.carries)
-        return selected_by.union(map(Holders, wishes.apart), carried)
+        carried = (Carriers(weight, term) for weight, term in pod_terms.carries)
+        return selected_by.union(map(Holders, pod_terms.apart), carried)
 
-    def close_unlabelled(self, base: Placement, wishes: TopologyWishes) -> Placement:
+    def close_unlabelled(self, base: Placement, pod_terms: PodTerms) -> Placement:
         """Return a placement without the nodes that lack a topology key which affinity or spread need."""
         for rejection, keys in (
-            (NO_SPREAD_LABEL, {wish.term.topology_key for wish in wishes.spread}),
-            (NOT_TOGETHER, {term.topology_key for term in wishes.together}),
+            (NO_SPREAD_LABEL, {spread_term.term.topology_key for spread_term in pod_terms.spread}),
+            (NOT_TOGETHER, {term.topology_key for term in pod_terms.together}),
         ):
             if keys:
                 base = close(base, ~self._have_keys(keys), rejection)
@@ -214,7 +215,7 @@ class Topology:
 
     def find_rules(
         self,
-        wishes: TopologyWishes | None,
+        pod_terms: PodTerms | None,
         selected_by: frozenset[PodTerm],
         constraints: Constraints,
         pin: str | None = None,
@@ -228,10 +229,10 @@ class Topology:
         """
         self._follow_nodes()
         rules: list[DomainRule] = [*limits]
-        if wishes is not None:
-            rules.extend(self._make_own(wishes, selected_by, constraints, pin, rank))
+        if pod_terms is not None:
+            rules.extend(self._make_own(pod_terms, selected_by, constraints, pin, rank))
         carried = selected_by & self._carried.keys() if self._carried else ()
-        own = wishes.apart if wishes is not None else ()
+        own = pod_terms.apart if pod_terms is not None else ()
         counters = [self._count_held(term) if term in own else self._count_holders(term) for term in carried]
         rules.extend(sorted((self._separate(counter, REPELLED) for counter in counters), key=id))
         if not rules:
@@ -252,53 +253,68 @@ class Topology:
             }
             self._most_counters = max(MANY_COUNTERS, 2 * len(self._counters))
 
-    def find_soft_wishes(
-        self, wishes: TopologyWishes | None, selected_by: frozenset[PodTerm], constraints: Constraints
-    ) -> SoftWishes | None:
-        """Return all soft wishes of a class; the same object while they say the same.
+    def find_preferences(
+        self, pod_terms: PodTerms | None, selected_by: frozenset[PodTerm], constraints: Constraints
+    ) -> Preferences | None:
+        """Return all preferences of a class; the same object while they say the same.
 
         None: no placement changes them, so they are in `Placement.preference_k`.
         """
         self._follow_nodes()
-        found: list[SoftWish] = []
-        likes = wishes.likes if wishes is not None else ()
+        found: list[Preference] = []
+        likes = pod_terms.likes if pod_terms is not None else ()
         pulls = [(self._count_all(term), weight) for weight, term in likes]
         pulls.extend((self._count_worth(term), 1) for term in selected_by if term in self._placed_carry)
         coming = ((weight, term) for term in selected_by for weight in self._waiting_carry.get(term, ()))
         pulls.extend((self._count_carriers(*each), each[0]) for each in coming)
         if pulls:
-            pull = PullWish(tuple(sorted(pulls, key=lambda pair: (id(pair[0]), pair[1]))), PULL_WEIGHT)
-            found.append(self._wishes.setdefault(("pull", pull.pulls), pull))
-        if wishes is not None and wishes.even:
+            pull = PullPreference(tuple(sorted(pulls, key=lambda pair: (id(pair[0]), pair[1]))), PULL_WEIGHT)
+            found.append(self._pod_terms.setdefault(("pull", pull.pulls), pull))
+        if pod_terms is not None and pod_terms.even:
             counters = tuple(
-                (self._count_staying(wish.term, self._find_even_domains(wishes.even, wish, constraints)), wish.max_skew)
-                for wish in wishes.even
+                (
+                    self._count_staying(
+                        spread_term.term, self._find_even_domains(pod_terms.even, spread_term, constraints)
+                    ),
+                    spread_term.max_skew,
+                )
+                for spread_term in pod_terms.even
             )
-            found.append(self._wishes.setdefault(("even", counters), EvenWish(counters, EVEN_WEIGHT)))
+            found.append(self._pod_terms.setdefault(("even", counters), EvenPreference(counters, EVEN_WEIGHT)))
         if not found:
             return None
-        found.extend(self._eligibility.get_server_wishes(constraints))
-        return self._wish_sets.setdefault(tuple(found), SoftWishes(tuple(found)))
+        found.extend(self._eligibility.get_server_preferences(constraints))
+        return self._preference_sets.setdefault(tuple(found), Preferences(tuple(found)))
 
     def _make_own(
         self,
-        wishes: TopologyWishes,
+        pod_terms: PodTerms,
         selected_by: frozenset[PodTerm],
         constraints: Constraints,
         pin: str | None,
         rank: Rank,
     ) -> Iterator[DomainRule]:
-        """Make the rules that a pod's own wishes are, in the order in which kube-scheduler asks them."""
-        for wish in wishes.spread:
-            domains = self._find_spread_domains(wishes.spread, wish, constraints, pin)
-            counter, reserved = self._count_staying(wish.term, domains), self.reserved.count(wish.term, rank, domains)
-            rule = SpreadRule(counter, wish.max_skew, wish.min_domains, wish.term in selected_by, SPREAD, reserved)
+        """Make the rules that a pod's own terms are, in the order in which kube-scheduler asks them."""
+        for spread_term in pod_terms.spread:
+            domains = self._find_spread_domains(pod_terms.spread, spread_term, constraints, pin)
+            counter, reserved = (
+                self._count_staying(spread_term.term, domains),
+                self.reserved.count(spread_term.term, rank, domains),
+            )
+            rule = SpreadRule(
+                counter,
+                spread_term.max_skew,
+                spread_term.min_domains,
+                spread_term.term in selected_by,
+                SPREAD,
+                reserved,
+            )
             yield self._share((counter, rule.max_skew, rule.min_domains, rule.counts_itself, reserved), rule)
-        if wishes.together:
-            counters = tuple(self._count_all(term) for term in wishes.together)
-            may_begin = selected_by.issuperset(wishes.together)
+        if pod_terms.together:
+            counters = tuple(self._count_all(term) for term in pod_terms.together)
+            may_begin = selected_by.issuperset(pod_terms.together)
             yield self._share((counters, may_begin), AffinityRule(counters, may_begin, NOT_TOGETHER))
-        for term in wishes.apart:
+        for term in pod_terms.apart:
             yield self._separate(self._count_all(term), OWN_ANTI_AFFINITY)
 
     def _separate(self, counter: DomainCounter, rejection: Rejection) -> DomainRule:
@@ -375,28 +391,30 @@ class Topology:
         return domains
 
     def _find_spread_domains(
-        self, wishes: Iterable[SpreadWish], wish: SpreadWish, constraints: Constraints, pin: str | None
+        self, pod_terms: Iterable[SpreadTerm], spread_term: SpreadTerm, constraints: Constraints, pin: str | None
     ) -> Domains:
-        """Return the domains of a topology key over the nodes that count for a wish to be spread.
+        """Return the domains of a topology key over the nodes that count for a term of spread.
 
-        wishes: it and others, whose labels nodes must have, too.
+        pod_terms: it and others, whose labels nodes must have, too.
         """
-        keys = frozenset(each.term.topology_key for each in wishes)
+        keys = frozenset(each.term.topology_key for each in pod_terms)
         asked = (
-            (constraints.selector, constraints.required, pin) if wish.honors_affinity else None,
-            constraints.tolerations if wish.honors_taints else None,
+            (constraints.selector, constraints.required, pin) if spread_term.honors_affinity else None,
+            constraints.tolerations if spread_term.honors_taints else None,
         )
-        known = self._domains.get((wish.term.topology_key, keys, asked))
+        known = self._domains.get((spread_term.term.topology_key, keys, asked))
         if known is None:
-            counted_k = self._find_counted(wish, keys, constraints, pin)
-            code_k, size = self._eligibility.get_columns().get_codes(wish.term.topology_key)
-            known = self._domains[wish.term.topology_key, keys, asked] = _choose(code_k, size, counted_k)
+            counted_k = self._find_counted(spread_term, keys, constraints, pin)
+            code_k, size = self._eligibility.get_columns().get_codes(spread_term.term.topology_key)
+            known = self._domains[spread_term.term.topology_key, keys, asked] = _choose(code_k, size, counted_k)
         return known
 
-    def _find_even_domains(self, wishes: Iterable[SpreadWish], wish: SpreadWish, constraints: Constraints) -> Domains:
-        """Return the same for a soft wish, which counts by host name node by node, whatever the names are."""
-        domains = self._find_spread_domains(wishes, wish, constraints, None)
-        if wish.term.topology_key != HOSTNAME:
+    def _find_even_domains(
+        self, pod_terms: Iterable[SpreadTerm], spread_term: SpreadTerm, constraints: Constraints
+    ) -> Domains:
+        """Return the same for a preference, which counts by host name node by node, whatever the names are."""
+        domains = self._find_spread_domains(pod_terms, spread_term, constraints, None)
+        if spread_term.term.topology_key != HOSTNAME:
             return domains
         by_node = self._domains.get((HOSTNAME, domains))
         if by_node is None:
@@ -405,19 +423,19 @@ class Topology:
         return by_node
 
     def _find_counted(
-        self, wish: SpreadWish, keys: Collection[str], constraints: Constraints, pin: str | None
+        self, spread_term: SpreadTerm, keys: Collection[str], constraints: Constraints, pin: str | None
     ) -> BoolArray:
-        """Return the nodes whose pods count for a wish to be spread, shape (K,)."""
+        """Return the nodes whose pods count for a term of spread, shape (K,)."""
         columns = self._eligibility.get_columns()
         counted_k = self._have_keys(keys) & ~columns.outside_k
-        if wish.honors_affinity:
+        if spread_term.honors_affinity:
             counted_k &= columns.match_wanted(constraints.selector, constraints.required)
             if pin is not None:
                 is_pinned_k = np.zeros(len(counted_k), dtype=np.bool_)
                 k = self._eligibility.index.get(pin)
                 is_pinned_k[[] if k is None else [k]] = True
                 counted_k &= is_pinned_k
-        if wish.honors_taints:
+        if spread_term.honors_taints:
             tolerations = constraints.tolerations
             untolerated_k = columns.map_standings(
                 lambda standing: int(find_untolerated(standing.taints, tolerations) is not None)

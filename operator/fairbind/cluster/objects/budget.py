@@ -13,7 +13,7 @@ might run otherwise is not kept when it is above a limit. Of its required anti-a
 keep away more pods than the terms select, and then a tenant could close nodes to others in a way that Kubernetes does
 not offer. So an author of too many terms loses what they asked for, and no other user does.
 
-Soft wishes about other pods keep no pod waiting. The first terms count, as far as `MAX_PREFERRED_TERMS` and
+Preferences about other pods keep no pod waiting. The first terms count, as far as `MAX_PREFERRED_TERMS` and
 `MAX_PREFERRED_PARTS` go, of pods that wait and of placed ones; what is beyond them is left out.
 """
 
@@ -134,7 +134,7 @@ def _count_terms(spec: wire.PodSpec, characters: int) -> Iterator[tuple[str, int
     """Go on with a pod that has terms about nodes or other pods. characters: counted so far."""
     required, preferred = _get_terms(spec)
     yield "node affinity terms", len(required) + len(preferred), MAX_NODE_TERMS
-    terms = [*required, *(wish.preference for wish in preferred if wish.preference is not None)]
+    terms = [*required, *(term.preference for term in preferred if term.preference is not None)]
     parts = [part for term in terms for part in (term.match_expressions, term.match_fields) if part]
     yield "node affinity expressions", sum(map(len, parts)), MAX_NODE_EXPRESSIONS
     expressions = [expression for part in parts for expression in part]
@@ -196,7 +196,7 @@ def take_repelling_terms(terms: Iterable[wire.PodAffinityTerm]) -> list[wire.Pod
 
 
 def take_preferred_terms(terms: Iterable[tuple[int, wire.PodAffinityTerm]]) -> list[tuple[int, wire.PodAffinityTerm]]:
-    """Return the terms of a pod's soft wishes that count: the first ones, as far as the limits go."""
+    """Return the terms of a pod's preferences that count: the first ones, as far as the limits go."""
     return _take_first(terms, MAX_PREFERRED_TERMS, MAX_PREFERRED_PARTS)
 
 

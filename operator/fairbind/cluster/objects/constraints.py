@@ -32,9 +32,9 @@ from fairbind.cluster.objects.facts import (
     Interner,
     Namespaces,
     PodTerm,
-    SpreadWish,
+    PodTerms,
+    SpreadTerm,
     Toleration,
-    TopologyWishes,
     WeightedTerm,
 )
 from fairbind.cluster.objects.image_facts import NO_IMAGES, ImageUse
@@ -56,12 +56,12 @@ _ConstraintsKey = tuple[
 _WrittenTolerations = tuple[tuple[str | None, str | None, str | None, str | None], ...]
 """(key, operator, value, effect) of each."""
 _TermKey = tuple[str, tuple[str, ...], LabelSelector | None, LabelSelector, tuple[Namespaces, ...]]
-_WishesKey = tuple[
+_PodTermsKey = tuple[
     tuple[PodTerm, ...],
     tuple[PodTerm, ...],
-    tuple[SpreadWish, ...],
+    tuple[SpreadTerm, ...],
     tuple[WeightedTerm, ...],
-    tuple[SpreadWish, ...],
+    tuple[SpreadTerm, ...],
     tuple[WeightedTerm, ...],
 ]
 
@@ -72,7 +72,7 @@ HARD_AFFINITY_WORTH = 1
 """What a pod is worth to those that its required affinity selects: `hardPodAffinityWeight` of kube-scheduler."""
 
 _NOTHING = LabelSelector((Requirement("", "In"),))
-"""Selects no pod, as the selector of a wish does that has none."""
+"""Selects no pod, as the selector of a term does that has none."""
 
 _ANY_ADDRESS = ("", "0.0.0.0")  # noqa: S104  nothing listens here
 """Addresses that mean all addresses. `::` is one like any other to kube-scheduler and to the kubelet: all of IPv6."""
@@ -92,7 +92,7 @@ _NO_DISKS = (None,) * len(_DISKS)
 
 _CONSTRAINTS: Interner[_ConstraintsKey, Constraints] = Interner(lambda key: Constraints(*key))
 _TERMS: Interner[_TermKey, PodTerm] = Interner(lambda key: PodTerm(*key))
-_WISHES: Interner[_WishesKey, TopologyWishes] = Interner(lambda key: TopologyWishes(*key))
+_POD_TERMS: Interner[_PodTermsKey, PodTerms] = Interner(lambda key: PodTerms(*key))
 
 
 def make_constraints(spec: wire.PodSpec) -> Constraints:
@@ -187,8 +187,12 @@ def _make_required(affinity: wire.NodeAffinity) -> tuple[NodeTerm, ...] | None:
 
 
 def _make_preferred(affinity: wire.NodeAffinity) -> tuple[tuple[int, NodeTerm], ...]:
-    wishes = affinity.preferred_during_scheduling_ignored_during_execution or ()
-    terms = ((wish.weight, make_term(wish.preference)) for wish in wishes if wish.preference and wish.weight)
+    preferred_terms = affinity.preferred_during_scheduling_ignored_during_execution or ()
+    terms = (
+        (preferred.weight, make_term(preferred.preference))
+        for preferred in preferred_terms
+        if preferred.preference and preferred.weight
+    )
     return tuple(sorted(term for term in terms if term[1].labels or term[1].fields))
 
 
@@ -289,7 +293,7 @@ def find_repelling_terms(spec: wire.PodSpec, namespace: str) -> tuple[PodTerm, .
     return tuple(_read_term(term, namespace) for term in terms)
 
 
-def find_wishes(spec: wire.PodSpec, namespace: str, labels: Mapping[str, str]) -> TopologyWishes | None:
+def find_pod_terms(spec: wire.PodSpec, namespace: str, labels: Mapping[str, str]) -> PodTerms | None:
     """Return what a pod requires and would like about other pods; None: nothing. What it requires is in the budget."""
     if spec.affinity is None and not spec.topology_spread_constraints:
         return None
@@ -299,7 +303,7 @@ def find_wishes(spec: wire.PodSpec, namespace: str, labels: Mapping[str, str]) -
     constraints = spec.topology_spread_constraints or ()
     spread, even = (
         tuple(
-            _make_spread_wish(constraint, namespace, labels)
+            _make_spread_term(constraint, namespace, labels)
             for constraint in constraints
             if (constraint.when_unsatisfiable == "ScheduleAnyway") == is_soft
         )
@@ -307,7 +311,7 @@ def find_wishes(spec: wire.PodSpec, namespace: str, labels: Mapping[str, str]) -
     )
     if not any((apart, together, spread, likes, even, carries)):
         return None
-    return _WISHES.get((tuple(dict.fromkeys(apart)), together, tuple(dict.fromkeys(spread)), likes, even, carries))
+    return _POD_TERMS.get((tuple(dict.fromkeys(apart)), together, tuple(dict.fromkeys(spread)), likes, even, carries))
 
 
 def find_carried_terms(spec: wire.PodSpec, namespace: str) -> tuple[WeightedTerm, ...]:
@@ -328,10 +332,10 @@ def _find_preferred(spec: wire.PodSpec, namespace: str) -> list[WeightedTerm]:
     if affinity is None:
         return []
     weighted = (
-        (sign * wish.weight, wish.pod_affinity_term)
+        (sign * preferred.weight, preferred.pod_affinity_term)
         for kind, sign in ((affinity.pod_affinity, 1), (affinity.pod_anti_affinity, -1))
         if kind is not None
-        for wish in kind.preferred_during_scheduling_ignored_during_execution or ()
+        for preferred in kind.preferred_during_scheduling_ignored_during_execution or ()
     )
     return [(weight, _read_term(term, namespace)) for weight, term in take_preferred_terms(weighted)]
 
@@ -358,14 +362,14 @@ def _find_together(spec: wire.PodSpec, namespace: str) -> tuple[PodTerm, ...]:
     return tuple(dict.fromkeys(_TERMS.get((term.topology_key, *first, common, tuple(others))) for term in terms))
 
 
-def _make_spread_wish(constraint: wire.SpreadConstraint, namespace: str, labels: Mapping[str, str]) -> SpreadWish:
+def _make_spread_term(constraint: wire.SpreadConstraint, namespace: str, labels: Mapping[str, str]) -> SpreadTerm:
     selector = make_label_selector(constraint.label_selector) or _NOTHING
     keys = (key for key in constraint.match_label_keys or () if key in labels)
     same = {Requirement(key, "In", (labels[key],)) for key in keys}
     requirements = tuple(sorted({*selector.requirements, *same}))
     # kube-scheduler counts no pod for a selector that is empty, although it selects all.
     selector = LabelSelector(requirements) if requirements else _NOTHING
-    return SpreadWish(
+    return SpreadTerm(
         _TERMS.get((constraint.topology_key, (namespace,), None, selector, ())),
         constraint.max_skew,
         constraint.min_domains or 1,

@@ -13,9 +13,9 @@ from fairbind.cluster.objects.constraints import (
     NO_CONSTRAINTS,
     find_carried_terms,
     find_pin,
+    find_pod_terms,
     find_repelling_terms,
     find_unsupported,
-    find_wishes,
     make_constraints,
     make_placed_constraints,
     reject_excess,
@@ -117,9 +117,9 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
         constraints = make_constraints(spec)
     else:
         constraints = make_placed_constraints(spec) if node else NO_CONSTRAINTS
-    wishes = find_wishes(spec, meta.namespace, meta.labels or {}) if node is None and excess is None else None
-    if wishes is not None:
-        carries = wishes.carries
+    pod_terms = find_pod_terms(spec, meta.namespace, meta.labels or {}) if node is None and excess is None else None
+    if pod_terms is not None:
+        carries = pod_terms.carries
     else:
         carries = find_carried_terms(spec, meta.namespace) if spec.affinity is not None else ()
     created = parse_time(meta.creation_timestamp)
@@ -151,7 +151,7 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
         group=_find_group(pod),
         nominated_node=status.nominated_node_name or None,
         owner=None if node else _find_owner(meta),
-        wishes=wishes,
+        pod_terms=pod_terms,
         claims=find_claims(meta.name, spec.volumes) if spec.volumes else (),
         carries=carries,
         images=find_images(spec) if node is None and excess is None and pin is None else NO_IMAGES,

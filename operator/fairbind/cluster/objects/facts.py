@@ -120,7 +120,7 @@ class Constraints:
     """Which nodes a pod may and would like to use; equal ones are one object.
 
     selector: label pairs that a node must have. required: terms of which one must hold; None when there is no such
-    wish (no terms at all match nothing). preferred: (weight, term). exclusive_keys: host ports. volumes: which nodes
+    term (no terms at all match nothing). preferred: (weight, term). exclusive_keys: host ports. volumes: which nodes
     reach its volumes. images: those that it would like to find on its node. features: those that its node must declare.
     """
 
@@ -140,9 +140,9 @@ Namespaces = tuple[tuple[str, ...], LabelSelector | None]
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class PodTerm:
-    """Pods that a wish is about, and the label of nodes whose values are the topology domains.
+    """Pods that a term is about, and the label of nodes whose values are the topology domains.
 
-    A pod may wish not to be in a domain with them, to be in one with them, or that domains have equally many of them.
+    A pod may ask not to be in a domain with them, to be in one with them, or that domains have equally many of them.
     Equal ones are one object. namespaces: by name. namespace_selector: by label, in addition; None selects none.
     labels: which pods. also: further sets of namespaces, of which the pods' must be in each.
     """
@@ -159,8 +159,8 @@ WeightedTerm = tuple[int, PodTerm]
 
 
 @dataclass(frozen=True, slots=True)
-class SpreadWish:
-    """A wish to be spread over domains.
+class SpreadTerm:
+    """A term that asks to be spread over domains.
 
     max_skew: a domain may have so many more of the pods than the one with the fewest. min_domains: with fewer domains
     the fewest is 0. honors_affinity, honors_taints: whether nodes count only if the pod's selector and node affinity
@@ -175,7 +175,7 @@ class SpreadWish:
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
-class TopologyWishes:
+class PodTerms:
     """What a waiting pod requires and would like about other pods; equal ones are one object.
 
     apart: no such pod in its domain. together: one in its domain, for each term; all of them select the same pods.
@@ -186,16 +186,16 @@ class TopologyWishes:
 
     apart: tuple[PodTerm, ...]
     together: tuple[PodTerm, ...]
-    spread: tuple[SpreadWish, ...]
+    spread: tuple[SpreadTerm, ...]
     likes: tuple[WeightedTerm, ...] = ()
-    even: tuple[SpreadWish, ...] = ()
+    even: tuple[SpreadTerm, ...] = ()
     carries: tuple[WeightedTerm, ...] = ()
     terms: frozenset[PodTerm] = field(init=False)
 
     def __post_init__(self) -> None:
         """Gather the terms, which are asked for whenever a placed pod changes."""
         weighted = (term for _, term in (*self.likes, *self.carries))
-        spread = (wish.term for wish in (*self.spread, *self.even))
+        spread = (spread_term.term for spread_term in (*self.spread, *self.even))
         object.__setattr__(self, "terms", frozenset((*self.apart, *self.together, *spread, *weighted)))
 
 
@@ -218,7 +218,7 @@ class PodFacts(Struct, frozen=True, gc=False):
     very thing. constraints: of a pod above the budget only what is left of them (`budget`). pin: the name of the only
     node of those that they allow, kept only while it waits; None: all of them. repels: its required anti-affinity.
     carries: where pods that its terms select are liked, or not, once it is placed. labels: none when they are above the
-    budget. wishes: what it requires and would like about other pods, kept only while it waits; None: nothing.
+    budget. pod_terms: what it requires and would like about other pods, kept only while it waits; None: nothing.
     generation: of its spec; 0: the API server counts none. scheduled_message: what its condition PodScheduled=False
     says, or None. scheduled_generation: of which generation it says so; 0: of none that it names.
     runs: its kubelet runs it. rejection: for what its kubelet refused it (resources, ports, node, other); None when it
@@ -253,7 +253,7 @@ class PodFacts(Struct, frozen=True, gc=False):
     group: str | None = None
     nominated_node: str | None = None
     owner: Owner | None = None
-    wishes: TopologyWishes | None = None
+    pod_terms: PodTerms | None = None
     claims: tuple[ClaimUse, ...] = ()
     carries: tuple[WeightedTerm, ...] = ()
     awaits_turn: bool = False

@@ -10,7 +10,7 @@ from __future__ import annotations
 from fairbind.cluster.objects.selectors import NAME_FIELD, NodeTerm
 
 Terms = tuple[NodeTerm, ...] | None
-"""Terms of which one must hold; None: there is no such wish."""
+"""Terms of which one must hold; None: there is no such term."""
 
 
 def split_pin(required: Terms) -> tuple[Terms, str | None]:

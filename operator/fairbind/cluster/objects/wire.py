@@ -112,21 +112,21 @@ class NodeSelector(Wire):
 
 
 class PreferredTerm(Wire):
-    """A soft wish and its weight, from 1 to 100."""
+    """A preference and its weight, from 1 to 100."""
 
     weight: int = 0
     preference: NodeSelectorTerm | None = None
 
 
 class NodeAffinity(Wire):
-    """Wishes about nodes, hard and soft."""
+    """Terms about nodes, hard and soft."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
     preferred_during_scheduling_ignored_during_execution: list[PreferredTerm] | None = None
 
 
 class PodAffinityTerm(Wire):
-    """A wish about other pods in the same topology domain."""
+    """A term about other pods in the same topology domain."""
 
     topology_key: str = ""
     label_selector: LabelSelector | None = None
@@ -135,14 +135,14 @@ class PodAffinityTerm(Wire):
 
 
 class PreferredPodTerm(Wire):
-    """A soft wish about other pods and its weight, from 1 to 100."""
+    """A preference about other pods and its weight, from 1 to 100."""
 
     weight: int = 0
     pod_affinity_term: PodAffinityTerm = field(default_factory=PodAffinityTerm)
 
 
 class PodAffinity(Wire):
-    """Wishes about other pods, hard and soft."""
+    """Terms about other pods, hard and soft."""
 
     required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = None
     preferred_during_scheduling_ignored_during_execution: list[PreferredPodTerm] | None = None

@@ -238,8 +238,9 @@ class Extender:
             return None  # its volumes, its reserved room or its devices are its own
         selected_by = self._cache.books.anti_affinity.find_terms(facts.namespace, facts.labels)
         return (
-            tenant, facts.priority, facts.demand, facts.constraints, facts.pin, facts.wishes, facts.repels, selected_by
-        )  # fmt: skip
+            *(tenant, facts.priority, facts.demand, facts.constraints, facts.pin, facts.pod_terms),
+            *(facts.repels, selected_by),
+        )
 
     def _find_class(self, node: str) -> ClassNodes | None:
         """Return the nodes of the decided class; None when the policy decides no class."""

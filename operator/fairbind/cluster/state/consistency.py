@@ -13,14 +13,14 @@ from fairbind.model import (
     AffinityRule,
     DomainCounter,
     DomainRule,
-    EvenWish,
+    EvenPreference,
     InvariantError,
     LimitRule,
-    PullWish,
+    Preference,
+    PullPreference,
     SeparationRule,
-    ServerWish,
+    ServerPreference,
     Snapshot,
-    SoftWish,
     SpreadRule,
 )
 
@@ -87,7 +87,9 @@ def _describe_classes(snapshot: Snapshot) -> list[Any]:
             sorted(task_class.placement.exclusive_keys.conflicting),
             task_class.pin and (task_class.pin.name, task_class.pin.server, task_class.pin.rejections),
             sorted(map(_describe_rule, task_class.rules.rules)) if task_class.rules is not None else [],
-            [*map(_describe_wish, task_class.wishes.wishes)] if task_class.wishes is not None else [],
+            [*map(_describe_preference, task_class.preferences.preferences)]
+            if task_class.preferences is not None
+            else [],
             sorted(task_class.brings),
         )
         for task_class in snapshot.task_classes
@@ -110,17 +112,17 @@ def _describe_rule(rule: DomainRule) -> tuple[Any, ...]:
             return rule.rejection, counts, rule.amount, most
 
 
-def _describe_wish(wish: SoftWish) -> tuple[Any, ...]:
-    """Return what a soft wish says, in whatever order its terms came to be."""
-    match wish:
-        case ServerWish():
-            return wish.amount_k.tolist(), wish.weight, wish.is_dislike, wish.most
-        case PullWish(weighted, weight) | EvenWish(weighted, weight):
+def _describe_preference(preference: Preference) -> tuple[Any, ...]:
+    """Return what a preference says, in whatever order its terms came to be."""
+    match preference:
+        case ServerPreference():
+            return preference.amount_k.tolist(), preference.weight, preference.is_dislike, preference.most
+        case PullPreference(weighted, weight) | EvenPreference(weighted, weight):
             counts = [
                 ([_find_count(counter, int(domain)) for domain in counter.domains.domain_k], worth)
                 for counter, worth in weighted
             ]
-            return type(wish).__name__, sorted(counts), weight
+            return type(preference).__name__, sorted(counts), weight
 
 
 def _find_count(counter: DomainCounter, domain: int) -> int:

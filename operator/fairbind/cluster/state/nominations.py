@@ -29,10 +29,10 @@ from fairbind.cluster.state.node_books import Axes, compute_vector
 from fairbind.cluster.state.queue_keys import QueueKey
 from fairbind.derived import Given, Memo
 from fairbind.model import Placement
-from fairbind.model.wishes import ServerWish, SoftWishes
+from fairbind.model.preferences import Preferences, ServerPreference
 
 NOMINATED_WEIGHT = 1_000_000
-"""Of the wish of a nominated pod for its node; all other weights together are far below."""
+"""Of the preference of a nominated pod for its node; all other weights together are far below."""
 MOST_KNOWN = 4_096
 """So many placements are remembered at most."""
 
@@ -97,15 +97,15 @@ class Nominations:
         server = self._find_server(rank.nominated) if prefers else None
         return made if server is None else replace(made, preference_k=_prefer(base, server))
 
-    def add_wish(self, wishes: SoftWishes, key: QueueKey) -> SoftWishes:
-        """Return the soft wishes of a class with that of a nominated pod for its node, which outweighs the others."""
+    def add_preference(self, preferences: Preferences, key: QueueKey) -> Preferences:
+        """Return the preferences of a class with that of a nominated pod for its node, which outweighs the others."""
         server = self._find_server(key.nominated)
         if server is None:
-            return wishes
+            return preferences
         amount_k = np.zeros(len(self._eligibility.index), dtype=np.int64)
         amount_k[server] = 1
         amount_k.flags.writeable = False
-        return SoftWishes((*wishes.wishes, ServerWish(amount_k, NOMINATED_WEIGHT, most=1)))
+        return Preferences((*preferences.preferences, ServerPreference(amount_k, NOMINATED_WEIGHT, most=1)))
 
     def _find_server(self, uid: str | None) -> int | None:
         """Return the server to which a pod is nominated; None: to none that is there."""

@@ -25,7 +25,7 @@ from fairbind.cluster.objects.facts import (
     Demand,
     Owner,
     PodFacts,
-    TopologyWishes,
+    PodTerms,
 )
 from fairbind.cluster.objects.requests import leave_out_growth
 from fairbind.cluster.objects.task_names import make_task_name
@@ -36,8 +36,8 @@ from fairbind.cluster.state.nominations import Nominations
 from fairbind.cluster.state.pod_images import PodImages
 from fairbind.cluster.state.positions import Bound, Idle, Opened, Position, Reserved, Waiting
 from fairbind.cluster.state.queue_keys import QueueKey
+from fairbind.cluster.state.term_rotation import NOT_YET, TermRotation
 from fairbind.cluster.state.volumes import Volumes
-from fairbind.cluster.state.wish_turns import NOT_YET, WishTurns
 from fairbind.cluster.tenancy.tenants import Directory
 from fairbind.model import Rejection, Task
 
@@ -119,7 +119,7 @@ def locate(
     directory: Directory,
     anti_affinity: AntiAffinity,
     nominations: Nominations,
-    turns: WishTurns,
+    turns: TermRotation,
     volumes: Volumes,
     images: PodImages,
     devices: Devices,
@@ -164,8 +164,8 @@ def locate(
     if facts.claims and blocked is None:
         constraints, load = volumes.constrain(facts), volumes.find_load(facts)
         unbound = volumes.find_wanted(facts)
-    wishes = facts.wishes if blocked is None else None
-    if wishes is not None and not turns.is_looked_at(tenant, wishes):
+    pod_terms = facts.pod_terms if blocked is None else None
+    if pod_terms is not None and not turns.is_looked_at(tenant, pod_terms):
         blocked = NOT_YET
     if blocked is None:
         constraints = set_images(constraints, images.find(facts))
@@ -177,7 +177,7 @@ def locate(
         blocked,
         pin=facts.pin,
         selected_by=anti_affinity.find_terms(facts.namespace, facts.labels) if blocked is None else NO_TERMS,
-        wishes=wishes if blocked is None else None,
+        pod_terms=pod_terms if blocked is None else None,
         above_priority=nominations.find_above_priority(facts.priority),
         nominated=None if nomination is None else facts.uid,
         load=load,
@@ -185,7 +185,7 @@ def locate(
         takes_turns=takes_turns or asks,
     )
     task = Task(facts.uid, make_task_name(facts.namespace, facts.name), facts.priority, facts.created)
-    return Waiting(key, task, facts.labels, nomination, wishes)
+    return Waiting(key, task, facts.labels, nomination, pod_terms)
 
 
 def _find_held(facts: PodFacts, node: str, devices: Devices, volumes: Volumes, *, reserves_growth: bool) -> Demand:
@@ -238,13 +238,13 @@ def find_nomination(facts: PodFacts, tenant: str | None) -> Nomination | None:
     )
 
 
-def get_asked(position: Position | None) -> TopologyWishes | None:
-    """Return the wishes of a pod that are looked at."""
-    return position.key.wishes if isinstance(position, Waiting) else None
+def get_asked(position: Position | None) -> PodTerms | None:
+    """Return the pod terms of a pod that are looked at."""
+    return position.key.pod_terms if isinstance(position, Waiting) else None
 
 
-def get_wishes(position: Position | None) -> tuple[str, TopologyWishes] | None:
-    """Return the tenant and the wishes of a pod that has some, also while they are not looked at."""
-    if not isinstance(position, Waiting) or position.wishes is None:
+def get_pod_terms(position: Position | None) -> tuple[str, PodTerms] | None:
+    """Return the tenant and the pod terms of a pod that has some, also while they are not looked at."""
+    if not isinstance(position, Waiting) or position.pod_terms is None:
         return None
-    return position.key.tenant, position.wishes
+    return position.key.tenant, position.pod_terms

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from fairbind.cluster.filters.nominated_rules import Nomination
 from fairbind.cluster.filters.term_index import Labels
-from fairbind.cluster.objects.facts import Constraints, Demand, PodTerm, TopologyWishes, WeightedTerm
+from fairbind.cluster.objects.facts import Constraints, Demand, PodTerm, PodTerms, WeightedTerm
 from fairbind.cluster.state.queue_keys import QueueKey
 from fairbind.model import Task
 
@@ -16,7 +16,7 @@ from fairbind.model import Task
 class Bound(Struct, frozen=True, gc=False):
     """It holds its demand on a node.
 
-    tenant: None when it belongs to no tenant. repels, labels, is_leaving: what other pods' wishes may ask about it.
+    tenant: None when it belongs to no tenant. repels, labels, is_leaving: what other pods' pod terms may ask about it.
     carries: what it would like of others.
     """
 
@@ -39,14 +39,14 @@ class Waiting(Struct, frozen=True, gc=False):
     """It waits for its turn.
 
     labels: by which the terms of other pods may select it. nomination: the room that is kept for it meanwhile, or None.
-    wishes: what it requires about other pods, also while that is not looked at.
+    pod_terms: what it requires about other pods, also while that is not looked at.
     """
 
     key: QueueKey
     task: Task
     labels: Labels
     nomination: Nomination | None = None
-    wishes: TopologyWishes | None = None
+    pod_terms: PodTerms | None = None
 
 
 @dataclass(frozen=True, slots=True)

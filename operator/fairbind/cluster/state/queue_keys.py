@@ -8,7 +8,7 @@ from typing import NamedTuple
 from fairbind.cluster.filters.attach_limits import VolumeLoad
 from fairbind.cluster.filters.nominated_rules import Rank
 from fairbind.cluster.filters.volume_offers import Wanted
-from fairbind.cluster.objects.facts import Constraints, Demand, PodTerm, TopologyWishes
+from fairbind.cluster.objects.facts import Constraints, Demand, PodTerm, PodTerms
 from fairbind.model import Rejection
 
 
@@ -18,7 +18,7 @@ class QueueKey(NamedTuple):
     unsupported: why its pods may not be placed at all, or None. pin: the name of the only node that they may use, or
     None. selected_by: the terms in use that select its pods, if these may be placed. above_priority: the highest
     priority of nominated pods that its pods are above, or None. nominated: the UID of its only pod, when that one is
-    nominated itself. wishes: what its pods require about other pods, or None. load: the volumes that a pod brings to
+    nominated itself. pod_terms: what its pods require about other pods, or None. load: the volumes that a pod brings to
     its node, of drivers that are looked at, or None. unbound: the volumes that a pod wants for claims that are not
     bound yet. takes_turns: whether another scheduler places its pods when they have their turn.
     """
@@ -31,7 +31,7 @@ class QueueKey(NamedTuple):
     selected_by: frozenset[PodTerm] = frozenset()
     above_priority: int | None = None
     nominated: str | None = None
-    wishes: TopologyWishes | None = None
+    pod_terms: PodTerms | None = None
     load: VolumeLoad | None = None
     unbound: tuple[Wanted, ...] = ()
     takes_turns: bool = False
@@ -54,11 +54,13 @@ class QueueKey(NamedTuple):
     @property
     def repelled(self) -> frozenset[PodTerm]:
         """The terms by which placed pods keep its pods away, but for its own, which are rules."""
-        return self.selected_by if self.wishes is None else self.selected_by.difference(self.wishes.apart)
+        return self.selected_by if self.pod_terms is None else self.selected_by.difference(self.pod_terms.apart)
 
     def is_about(self, terms: frozenset[PodTerm]) -> bool:
         """Whether where its pods may go may depend on one of these terms."""
-        return not (terms.isdisjoint(self.selected_by) and (self.wishes is None or terms.isdisjoint(self.wishes.terms)))
+        return not (
+            terms.isdisjoint(self.selected_by) and (self.pod_terms is None or terms.isdisjoint(self.pod_terms.terms))
+        )
 
     def is_about_images(self, names: AbstractSet[str]) -> bool:
         """Whether its pods use one of these images."""
@@ -68,10 +70,10 @@ class QueueKey(NamedTuple):
     def is_plain(self) -> bool:
         """Whether where its pods may go depends on their constraints and demand only."""
         return not (self.selected_by or self.unbound) and (
-            self.pin is None and self.wishes is None and self.load is None and not self.has_reserved
+            self.pin is None and self.pod_terms is None and self.load is None and not self.has_reserved
         )
 
     @property
     def may_have_rules(self) -> bool:
         """Whether where its pods may go may depend on other pods."""
-        return bool(self.selected_by) or self.wishes is not None
+        return bool(self.selected_by) or self.pod_terms is not None

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fairbind.model import MAX_AMOUNT, InvalidProblemError, ServerWish, Snapshot, Targets, TaskClass, Tenant
+from fairbind.model import MAX_AMOUNT, InvalidProblemError, ServerPreference, Snapshot, Targets, TaskClass, Tenant
 from fairbind.model.servers import IntArray
 
 
@@ -117,8 +117,8 @@ def check_task_class(task_class: TaskClass, axes: int, count: int) -> None:
         raise InvalidProblemError(f"{where}: eligible_k must have the shape {(count,)}")
     if placement.preference_k is not None and placement.preference_k.shape != (count,):
         raise InvalidProblemError(f"{where}: preference_k must have the shape {(count,)}")
-    for wish in () if task_class.wishes is None else task_class.wishes.wishes:
-        if isinstance(wish, ServerWish) and wish.amount_k.shape != (count,):
+    for preference in () if task_class.preferences is None else task_class.preferences.preferences:
+        if isinstance(preference, ServerPreference) and preference.amount_k.shape != (count,):
             raise InvalidProblemError(f"{where}: amount_k of a wish must have the shape {(count,)}")
     server = None if pin is None else pin.server
     if pin is not None and server is not None and not (0 <= server < count and placement.eligible_k[server]):

@@ -132,7 +132,9 @@ class Draft:
         choices = RandomChoices(seed) if policy.has_random_choices else None
         servers, pools = snapshot.servers, self.measure.pools
         self.topology = TopologyState(
-            [each for each in snapshot.task_classes if each.has_rules_or_wishes] if state is None else state.get_ruled()
+            [each for each in snapshot.task_classes if each.has_rules_or_preferences]
+            if state is None
+            else state.get_ruled()
         )
         fit = policy.build_fit(snapshot)
         self._shapes = Shapes(servers, pools, self.room, fit, choices, self.topology, self._only_servers)

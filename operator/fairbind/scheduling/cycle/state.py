@@ -98,7 +98,7 @@ class CycleState:
         for task_class in changes.removed:
             self._ruled.pop(id(task_class), None)
         for task_class in changes.added:
-            if task_class.has_rules_or_wishes:
+            if task_class.has_rules_or_preferences:
                 self._ruled[id(task_class)] = task_class
         self._seen, self._sizes = snapshot.task_classes, sizes
         return snapshot if changes is snapshot.changes else replace(snapshot, changes=changes)
@@ -117,7 +117,7 @@ class CycleState:
         return changed if all(tenants[place].name == before[place].name for place in changed) else None
 
     def get_ruled(self) -> Collection[TaskClass]:
-        """Return the task classes that have rules or soft wishes."""
+        """Return the task classes that have rules or preferences."""
         return self._ruled.values()
 
     def get_progress(self, snapshot: Snapshot) -> dict[str, Progress]:

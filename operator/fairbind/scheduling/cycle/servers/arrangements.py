@@ -124,10 +124,10 @@ def _arrange(servers: IndexArray, placement: Placement, pools: LevelPools) -> tu
     """Return the servers in the order of pool, preference, name and each pool's slices of equal preference."""
     zeros = np.zeros(len(servers), dtype=np.int64)
     pool = zeros if pools.pool_k is None else pools.pool_k[servers].astype(np.int64)
-    wish = zeros if placement.preference_k is None else -placement.preference_k[servers].astype(np.int64)
-    order = np.lexsort((wish, pool))
-    pool, wish = pool[order], wish[order]
-    cuts = np.flatnonzero((np.diff(pool) != 0) | (np.diff(wish) != 0)) + 1
+    preference = zeros if placement.preference_k is None else -placement.preference_k[servers].astype(np.int64)
+    order = np.lexsort((preference, pool))
+    pool, preference = pool[order], preference[order]
+    cuts = np.flatnonzero((np.diff(pool) != 0) | (np.diff(preference) != 0)) + 1
     edges = [0, *cuts.tolist(), len(servers)]
     slices: dict[int, Slices] = {}
     for start, stop in pairwise(edges):

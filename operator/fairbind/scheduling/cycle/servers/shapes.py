@@ -5,9 +5,9 @@ asked: only servers that changed since the last time are scored again. A pool in
 that ends all work on the shape there until a server of the pool gains room or becomes eligible again (`Room.gains`).
 
 The positions of that array are the eligible servers in the order of an arrangement: by pool, then by preference (most
-wanted first), then by name. So a question about a pool is a question about a slice, wishes rank before fit, and the
-first least score of a slice is the one whose server's name comes first. One more position, the last, takes the scores
-of all servers that are not eligible, so that no caller has to pick them out; no slice reaches it.
+wanted first), then by name. So a question about a pool is a question about a slice, preferences rank before fit, and
+the first least score of a slice is the one whose server's name comes first. One more position, the last, takes the
+scores of all servers that are not eligible, so that no caller has to pick them out; no slice reaches it.
 
 Tasks that may go to one server only need none of that: to look at it is the answer (`PinnedShape`).
 """
@@ -20,15 +20,15 @@ from operator import gt
 
 import numpy as np
 
-from fairbind.model import DomainRules, Pin, Placement, ServerTable, SoftWishes, Task, TaskClass
+from fairbind.model import DomainRules, Pin, Placement, Preferences, ServerTable, Task, TaskClass
 from fairbind.model.servers import BoolArray, FloatArray, IndexArray
 from fairbind.scheduling.cycle.servers.arrangements import Arrangement, Slices
 from fairbind.scheduling.cycle.servers.minima import BlockMinima
+from fairbind.scheduling.cycle.servers.preferences import PreferenceScores
 from fairbind.scheduling.cycle.servers.random_choices import RandomChoices
 from fairbind.scheduling.cycle.servers.room import Room
 from fairbind.scheduling.cycle.servers.scored_demands import SINGLE_SCORES, ScoredDemand
 from fairbind.scheduling.cycle.servers.topology import DomainFilter, TopologyState
-from fairbind.scheduling.cycle.servers.wishes import WishScores
 from fairbind.scheduling.policies.fit import FitRule
 from fairbind.scheduling.policies.level_pools import LevelPools
 
@@ -77,7 +77,7 @@ class Shapes:
         self._fit = fit
         self._choices = choices
         self._arrangements: dict[int, Arrangement] = {}
-        self._shapes: dict[tuple[tuple[int, ...], int, DomainRules | None, SoftWishes | None], Shape] = {}
+        self._shapes: dict[tuple[tuple[int, ...], int, DomainRules | None, Preferences | None], Shape] = {}
         self._pinned: dict[tuple[tuple[int, ...], int, int, DomainRules | None], PinnedShape] = {}
 
     def fork(self) -> Shapes:
@@ -109,7 +109,7 @@ class Shapes:
         if task_class.pin is not None:
             return self._get_pinned(task_class, task_class.pin)
         placement = task_class.placement
-        key = task_class.demand_r, id(placement), task_class.rules, task_class.wishes
+        key = task_class.demand_r, id(placement), task_class.rules, task_class.preferences
         shape = self._shapes.get(key)
         if shape is None:
             pools = len(self._pools.amount_pr)
@@ -144,7 +144,7 @@ class Shapes:
 
 
 class Shape:
-    """Tasks of one demand under one placement and the same rules and soft wishes: finds the best server for them.
+    """Tasks of one demand under one placement and the same rules and preferences: finds the best server for them.
 
     is_narrowed: whether something was closed since the last opening of a domain, so that the next one matters.
     _open_p: whether a task may fit into each pool, shape (P,); False is certain as of `_gains_seen` gains of room.
@@ -167,12 +167,12 @@ class Shape:
         "_open_p",
         "_openings_seen",
         "_placement",
+        "_preference_scores",
+        "_preferences",
         "_room",
         "_scored",
         "_scores",
         "_topology",
-        "_wish_scores",
-        "_wishes",
         "is_narrowed",
     )
 
@@ -191,8 +191,8 @@ class Shape:
         self._only_servers = only_servers
         self._domains = domains = topology.get_filter(task_class.rules)
         self._openings_seen = 0 if domains is None else domains.openings
-        self._wishes = task_class.wishes
-        self._wish_scores: WishScores | None = None
+        self._preferences = task_class.preferences
+        self._preference_scores: PreferenceScores | None = None
         self.is_narrowed = False
         self._arrangement = arrangement
         self._demand_r = task_class.demand_r
@@ -289,8 +289,8 @@ class Shape:
             scores = self._close_domains(scores, self._domains)
         while slices:
             start, stop = slices[-1]
-            if self._wishes is not None:
-                best = self._find_wanted(start, stop, scores, task, self._wishes)
+            if self._preferences is not None:
+                best = self._find_wanted(start, stop, scores, task, self._preferences)
             elif self._choices is not None:
                 best = start + self._draw_best(scores[start:stop], task, self._choices)
             elif stop - start <= MANY or self._domains is not None or self._changes > CHANGED_SCORES:
@@ -311,12 +311,12 @@ class Shape:
         closed_n = domains.closed_k.take(self._arrangement.servers)
         return np.where(np.append(closed_n, False), inf, scores)
 
-    def _find_wanted(self, start: int, stop: int, scores: FloatArray, task: Task, wishes: SoftWishes) -> int:
+    def _find_wanted(self, start: int, stop: int, scores: FloatArray, task: Task, preferences: Preferences) -> int:
         """Return the position of the best one of those that are wanted most, of a slice; where none fits, its first."""
-        if self._wish_scores is None:
-            self._wish_scores = WishScores(wishes, self._topology, self._arrangement.servers)
-        wish_n = self._wish_scores.compute(scores[:-1] < inf)[start:stop]
-        among = np.flatnonzero(wish_n == wish_n.max())
+        if self._preference_scores is None:
+            self._preference_scores = PreferenceScores(preferences, self._topology, self._arrangement.servers)
+        preference_n = self._preference_scores.compute(scores[:-1] < inf)[start:stop]
+        among = np.flatnonzero(preference_n == preference_n.max())
         some = scores[start:stop][among]
         best = int(some.argmin()) if self._choices is None else self._draw_best(some, task, self._choices)
         return start + int(among[best])

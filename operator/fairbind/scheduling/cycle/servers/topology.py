@@ -8,7 +8,8 @@ placement costs as much as the domain has servers, for each class that looks at 
 Rules open domains, too: a task in zone B lifts the least count, and zone A is allowed again. A filter counts its
 openings; who has closed something, because nothing was open there, looks again when there are more of them.
 
-Soft wishes close nothing, so nothing follows their counters (`wishes`): who asks sees by the version that one changed.
+Preferences close nothing, so nothing follows their counters (`preferences`): who asks sees by the version that one
+changed.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from fairbind.model import (
     DomainRules,
     Domains,
     LimitRule,
+    Preferences,
     Rejection,
     SeparationRule,
-    SoftWishes,
     SpreadRule,
     TaskClass,
 )
@@ -272,16 +273,16 @@ class TopologyState:
     """
 
     def __init__(self, task_classes: Iterable[TaskClass]) -> None:
-        """task_classes: those that have rules or soft wishes."""
+        """task_classes: those that have rules or preferences."""
         self._counters: dict[DomainCounter, WorkingCounter] = {}
         self._by_subject: dict[Hashable, list[WorkingCounter]] = {}
         self._rules: dict[DomainRule, _Rule] = {}
         self._filters: dict[DomainRules, DomainFilter] = {}
         self._trial: list[WorkingCounter | DomainFilter] | None = None
         """What a trial has counted in or opened, each time; None: there is no trial."""
-        self._unmade: dict[Hashable, list[DomainRules | SoftWishes]] = {}
+        self._unmade: dict[Hashable, list[DomainRules | Preferences]] = {}
         """By subject, those of which no task was counted yet; afterwards the list is empty."""
-        both = (each for task_class in task_classes for each in (task_class.rules, task_class.wishes))
+        both = (each for task_class in task_classes for each in (task_class.rules, task_class.preferences))
         for each in dict.fromkeys(both):
             if each is not None:
                 for subject in each.subjects:
@@ -352,9 +353,9 @@ class TopologyState:
                 closed[rules] = closed_k
         return closed
 
-    def get_counters(self, wishes: SoftWishes) -> list[WorkingCounter]:
-        """Return the counters of soft wishes."""
-        return [self.get_counter(counter) for counter in wishes.counters]
+    def get_counters(self, preferences: Preferences) -> list[WorkingCounter]:
+        """Return the counters of preferences."""
+        return [self.get_counter(counter) for counter in preferences.counters]
 
     def get_counter(self, counter: DomainCounter) -> WorkingCounter:
         """Return a counter as it is now."""

@@ -1,7 +1,7 @@
-"""How many wishes about other pods of one tenant are looked at: the rest of its pods wait in turn.
+"""How many pod terms of one tenant are looked at: the rest of its pods wait in turn.
 
 Each term that a waiting pod asks about is counted on all nodes, and may select the pods of every tenant. A tenant may
-have thousands of pods with terms that no other pod has. So of each tenant wishes with `MAX_TENANT_TERMS` terms are
+have thousands of pods with terms that no other pod has. So of each tenant pod terms with `MAX_TENANT_TERMS` terms are
 looked at, in the order in which they came. A part of them makes way after each cycle, until all have been looked at
 once since the last change.
 """
@@ -11,55 +11,55 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from fairbind.cluster.objects.facts import TopologyWishes
+from fairbind.cluster.objects.facts import PodTerms
 from fairbind.model import Rejection, RejectionKind
 
 MAX_TENANT_TERMS = 32
 """Terms of a tenant's waiting pods that are looked at; the budget of a single pod allows as many."""
 
 ROTATING_PART = 8
-"""One in so many of the wishes that are looked at makes way after a cycle."""
+"""One in so many of the pod terms that are looked at makes way after a cycle."""
 
 NOT_YET = Rejection(RejectionKind.LATER, "wishes about other pods")
 
 
 @dataclass(slots=True)
 class _Turns:
-    """A tenant's wishes. waiting: those of all its waiting pods, by whose turn is next, with the pods' UIDs.
+    """A tenant's pod terms. waiting: those of all its waiting pods, by whose turn is next, with the pods' UIDs.
 
     chosen: those that are looked at, the oldest first. seen: looked at in this round. began: changes before the round.
     """
 
-    waiting: dict[TopologyWishes, set[str]] = field(default_factory=dict)
-    chosen: dict[TopologyWishes, None] = field(default_factory=dict)
+    waiting: dict[PodTerms, set[str]] = field(default_factory=dict)
+    chosen: dict[PodTerms, None] = field(default_factory=dict)
     terms: int = 0
-    seen: set[TopologyWishes] = field(default_factory=set)
+    seen: set[PodTerms] = field(default_factory=set)
     began: int = 0
 
-    def has_room(self, wishes: TopologyWishes) -> bool:
-        return not self.chosen or self.terms + len(wishes.terms) <= MAX_TENANT_TERMS
+    def has_room(self, pod_terms: PodTerms) -> bool:
+        return not self.chosen or self.terms + len(pod_terms.terms) <= MAX_TENANT_TERMS
 
-    def choose(self, wishes: TopologyWishes) -> None:
-        self.chosen[wishes] = None
-        self.terms += len(wishes.terms)
+    def choose(self, pod_terms: PodTerms) -> None:
+        self.chosen[pod_terms] = None
+        self.terms += len(pod_terms.terms)
 
-    def drop(self, wishes: TopologyWishes) -> None:
-        del self.chosen[wishes]
-        self.terms -= len(wishes.terms)
+    def drop(self, pod_terms: PodTerms) -> None:
+        del self.chosen[pod_terms]
+        self.terms -= len(pod_terms.terms)
 
-    def fill(self) -> Iterator[TopologyWishes]:
+    def fill(self) -> Iterator[PodTerms]:
         """Choose as many more as have room, and yield them."""
         if len(self.chosen) == len(self.waiting):
             return
-        for wishes in self.waiting:
-            if wishes not in self.chosen:
-                if not self.has_room(wishes):
+        for pod_terms in self.waiting:
+            if pod_terms not in self.chosen:
+                if not self.has_room(pod_terms):
                     return
-                self.choose(wishes)
-                yield wishes
+                self.choose(pod_terms)
+                yield pod_terms
 
 
-class WishTurns:
+class TermRotation:
     """See the module."""
 
     def __init__(self) -> None:
@@ -67,28 +67,28 @@ class WishTurns:
         self._vacant: dict[str, None] = {}
         self._changes = 0
 
-    def is_looked_at(self, tenant: str, wishes: TopologyWishes) -> bool:
-        """Whether a pod with these wishes may be placed now, or could if it waited."""
+    def is_looked_at(self, tenant: str, pod_terms: PodTerms) -> bool:
+        """Whether a pod with these pod terms may be placed now, or could if it waited."""
         turns = self._tenants.get(tenant)
-        return turns is None or wishes in turns.chosen or turns.has_room(wishes)
+        return turns is None or pod_terms in turns.chosen or turns.has_room(pod_terms)
 
-    def add(self, tenant: str, wishes: TopologyWishes, uid: str) -> None:
+    def add(self, tenant: str, pod_terms: PodTerms, uid: str) -> None:
         """Note that a pod waits."""
         turns = self._tenants.setdefault(tenant, _Turns(began=self._changes))
-        turns.waiting.setdefault(wishes, set()).add(uid)
-        if wishes not in turns.chosen and turns.has_room(wishes):
-            turns.choose(wishes)
+        turns.waiting.setdefault(pod_terms, set()).add(uid)
+        if pod_terms not in turns.chosen and turns.has_room(pod_terms):
+            turns.choose(pod_terms)
 
-    def remove(self, tenant: str, wishes: TopologyWishes, uid: str) -> None:
+    def remove(self, tenant: str, pod_terms: PodTerms, uid: str) -> None:
         """Take back what `add` noted."""
         turns = self._tenants[tenant]
-        turns.waiting[wishes].discard(uid)
-        if turns.waiting[wishes]:
+        turns.waiting[pod_terms].discard(uid)
+        if turns.waiting[pod_terms]:
             return
-        del turns.waiting[wishes]
-        turns.seen.discard(wishes)
-        if wishes in turns.chosen:
-            turns.drop(wishes)
+        del turns.waiting[pod_terms]
+        turns.seen.discard(pod_terms)
+        if pod_terms in turns.chosen:
+            turns.drop(pod_terms)
             self._vacant[tenant] = None
         if not turns.waiting:
             del self._tenants[tenant]
@@ -122,18 +122,18 @@ class WishTurns:
             turns.began = self._changes
             turns.seen = set(turns.chosen)
         leaving = list(turns.chosen)[: max(1, len(turns.chosen) // ROTATING_PART)]
-        for wishes in leaving:
-            turns.drop(wishes)
-            turns.waiting[wishes] = turns.waiting.pop(wishes)
+        for pod_terms in leaving:
+            turns.drop(pod_terms)
+            turns.waiting[pod_terms] = turns.waiting.pop(pod_terms)
         yield from self._list_pods(turns, [*turns.fill(), *leaving])
 
-    def _list_pods(self, turns: _Turns, chosen: Iterator[TopologyWishes] | list[TopologyWishes]) -> Iterator[str]:
-        for wishes in chosen:
-            yield from turns.waiting[wishes]
+    def _list_pods(self, turns: _Turns, chosen: Iterator[PodTerms] | list[PodTerms]) -> Iterator[str]:
+        for pod_terms in chosen:
+            yield from turns.waiting[pod_terms]
 
-    def copy(self) -> WishTurns:
+    def copy(self) -> TermRotation:
         """Return turns with the same choice, of no pods."""
-        copy = WishTurns()
+        copy = TermRotation()
         for tenant, turns in self._tenants.items():
             copy._tenants[tenant] = _Turns({each: set() for each in turns.waiting}, dict(turns.chosen), turns.terms)
         return copy

@@ -76,10 +76,10 @@ def test_a_placed_pod_that_goes_takes_its_wishes_along() -> None:
     cluster = make_zones(a="1", b="2", c="3")
     other = place("other", "c", **prefer("podAffinity"))
     cluster.add_pods(other, *make_web(1))
-    assert cluster.get_class("uid-web-0").wishes is not None
+    assert cluster.get_class("uid-web-0").preferences is not None
     cluster.delete_pod(other)
 
-    assert cluster.get_class("uid-web-0").wishes is None
+    assert cluster.get_class("uid-web-0").preferences is None
     assert count_nodes(decide(cluster)) == {"a": 1}
 
 
@@ -96,15 +96,15 @@ def test_wishes_about_nodes_and_pods_are_weighed_together() -> None:
     task_class = cluster.get_class("uid-x")
 
     assert task_class.placement.preference_k is None
-    assert task_class.wishes is not None
-    assert [wish.weight for wish in task_class.wishes.wishes] == [2, 3]
+    assert task_class.preferences is not None
+    assert [wish.weight for wish in task_class.preferences.preferences] == [2, 3]
     assert count_nodes(decide(cluster)) == {"b": 1}
 
 
 def test_a_label_of_a_node_that_changes_moves_its_domain() -> None:
     cluster = make_zones(a="1", b="2")
     cluster.add_pods(place("web", "b"), make_pod("x", requests=SMALL, **prefer("podAntiAffinity")))
-    assert cluster.get_class("uid-x").wishes is not None
+    assert cluster.get_class("uid-x").preferences is not None
     cluster.add_nodes(make_node("b", labels={"zone": "3"}), make_node("c", labels={"zone": "2"}))
 
     assert count_nodes(decide(cluster)) == {"a": 1}
@@ -116,7 +116,7 @@ def test_a_pinned_pod_has_no_choice_and_so_no_wishes() -> None:
     pinned: Json = {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchFields": [field]}]}}}}
     cluster.add_pods(make_pod("x", requests=SMALL, **pinned, **ANYWAY))
 
-    assert cluster.get_class("uid-x").wishes is None
+    assert cluster.get_class("uid-x").preferences is None
     assert count_nodes(decide(cluster)) == {"b": 1}
 
 
@@ -126,8 +126,8 @@ def test_terms_beyond_the_budget_are_left_out() -> None:
         cluster.add_pods(make_pod("x", requests=SMALL, affinity={"podAffinity": {PREFERRED: list(wishes)}}))
         found = cluster.get_class("uid-x")
         assert found.blocked is None
-        assert found.wishes is not None
-        (pull,) = found.wishes.wishes
+        assert found.preferences is not None
+        (pull,) = found.preferences.preferences
         return len({weight for _, weight in pull.pulls})  # type: ignore[union-attr]  # what the wish is
 
     def term(weight: int, values: int = 1) -> Json:

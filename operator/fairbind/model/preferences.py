@@ -1,9 +1,10 @@
-"""Soft wishes: which of the servers on which a task fits it should take. They close none of them.
+"""Soft preferences: which of the servers on which a task fits it should take. They close none of them.
 
-Wishes are compared before fit. Each one gives every server on which the task fits a score from 0 to 100, and its weight
-says how much of that counts; the server with the largest sum is taken, and of equal ones the one that fits best. The
-scores are relative to the servers on which the task fits just now, so they change with what they are filled with, and
-with what topology domains hold. Wishes that nothing in a cycle changes can be said as `Placement.preference_k`, too.
+Preferences are compared before fit. Each one gives every server on which the task fits a score from 0 to 100, and its
+weight says how much of that counts; the server with the largest sum is taken, and of equal ones the one that fits best.
+The scores are relative to the servers on which the task fits just now, so they change with what they are filled with,
+and with what topology domains hold. Preferences that nothing in a cycle changes can be said as
+`Placement.preference_k`, too.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from numpy.typing import NDArray
 from fairbind.model.topology import DomainCounter
 
 FULL_SCORE = 100
-"""What the server gets that a wish likes best."""
+"""What the server gets that a preference likes best."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
-class ServerWish:
-    """A wish about the servers themselves. amount_k: never below zero, shape (K,), int64.
+class ServerPreference:
+    """A preference about the servers themselves. amount_k: never below zero, shape (K,), int64.
 
     The score is the amount in parts of the largest one; with `is_dislike` what is missing from there to the full score.
     most: what the amounts are parts of instead, at least as large as each of them and above zero.
@@ -35,8 +36,8 @@ class ServerWish:
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
-class PullWish:
-    """A wish to be near some tasks and away from others.
+class PullPreference:
+    """A preference to be near some tasks and away from others.
 
     pulls: counters of tasks, each with what one of them is worth in its domain; below zero: it is kept away from.
     The server with the least sum has the score 0 and the one with the largest the full one, with the others between.
@@ -47,8 +48,8 @@ class PullWish:
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
-class EvenWish:
-    """A wish to be where few such tasks are.
+class EvenPreference:
+    """A preference to be where few such tasks are.
 
     counters: of tasks, each with the skew from which on it matters, at least 1. A server that is in no domain of one of
     them has the score 0.
@@ -58,14 +59,14 @@ class EvenWish:
     weight: int
 
 
-SoftWish = ServerWish | PullWish | EvenWish
+Preference = ServerPreference | PullPreference | EvenPreference
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
-class SoftWishes:
-    """All soft wishes of a class. subjects: of all their counters."""
+class Preferences:
+    """All preferences of a class. subjects: of all their counters."""
 
-    wishes: tuple[SoftWish, ...]
+    preferences: tuple[Preference, ...]
     subjects: frozenset[Hashable] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -74,16 +75,16 @@ class SoftWishes:
 
     @property
     def counters(self) -> tuple[DomainCounter, ...]:
-        """All counters, in the order of the wishes."""
-        return tuple(counter for wish in self.wishes for counter in list_counters(wish))
+        """All counters, in the order of the preferences."""
+        return tuple(counter for preference in self.preferences for counter in list_counters(preference))
 
 
-def list_counters(wish: SoftWish) -> list[DomainCounter]:
-    """Return the counters of a wish."""
-    match wish:
-        case PullWish():
-            return [counter for counter, _ in wish.pulls]
-        case EvenWish():
-            return [counter for counter, _ in wish.counters]
-        case ServerWish():
+def list_counters(preference: Preference) -> list[DomainCounter]:
+    """Return the counters of a preference."""
+    match preference:
+        case PullPreference():
+            return [counter for counter, _ in preference.pulls]
+        case EvenPreference():
+            return [counter for counter, _ in preference.counters]
+        case ServerPreference():
             return []

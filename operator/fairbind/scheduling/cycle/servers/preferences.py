@@ -1,8 +1,9 @@
-"""Soft wishes of one shape in a draft: what each server is worth to its tasks, of those on which a task fits just now.
+"""Preferences of one shape in a draft: what each server is worth to its tasks, of those on which a task fits just now.
 
 Servers that are in the same domains of all counters and are liked equally are worth the same. So they are put into rows
-once, and each question costs as much as there are rows: a handful for wishes about zones, one a server for wishes about
-servers. What was worked out stays until a counter changes or a row gains or loses its last server with room.
+once, and each question costs as much as there are rows: a handful for preferences about zones, one a server for
+preferences about servers. What was worked out stays until a counter changes or a row gains or loses its last server
+with room.
 
 The scores are those of kube-scheduler, which works with whole numbers: fractions are cut off where it cuts them off.
 """
@@ -16,10 +17,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fairbind.model import EvenWish, PullWish, ServerWish, SoftWish, SoftWishes
+from fairbind.model import EvenPreference, Preference, Preferences, PullPreference, ServerPreference
+from fairbind.model.preferences import FULL_SCORE
 from fairbind.model.servers import BoolArray, IndexArray
 from fairbind.model.topology import CountArray, DomainArray
-from fairbind.model.wishes import FULL_SCORE
 from fairbind.scheduling.cycle.servers.topology import TopologyState, WorkingCounter
 
 ScoreArray = NDArray[np.int64]
@@ -28,23 +29,23 @@ NOT_FITTING = -1
 """The score of a server on which no task fits: below all others."""
 
 
-class _Wish(Protocol):
-    """A wish about rows of servers. fits_g: on which of them a task fits, at least one, shape (G,)."""
+class _Preference(Protocol):
+    """A preference about rows of servers. fits_g: on which of them a task fits, at least one, shape (G,)."""
 
     def compute_scores(self, fits_g: BoolArray) -> ScoreArray:
         """Return a score from 0 to 100 for each row that fits, and any number for the others, shape (G,)."""
         ...
 
 
-class _ServerWish:
-    """See `ServerWish`."""
+class _ServerPreference:
+    """See `ServerPreference`."""
 
     __slots__ = ("_amount_g", "_is_dislike", "_most")
 
-    def __init__(self, wish: ServerWish, amount_g: ScoreArray) -> None:
+    def __init__(self, preference: ServerPreference, amount_g: ScoreArray) -> None:
         self._amount_g = amount_g
-        self._is_dislike = wish.is_dislike
-        self._most = wish.most
+        self._is_dislike = preference.is_dislike
+        self._most = preference.most
 
     def compute_scores(self, fits_g: BoolArray) -> ScoreArray:
         most = self._most or max(1, int(self._amount_g[fits_g].max()))
@@ -52,14 +53,16 @@ class _ServerWish:
         return FULL_SCORE - score_g if self._is_dislike else score_g
 
 
-class _PullWish:
-    """See `PullWish`. domain_cg: the domain of each row for each counter, or `NO_DOMAIN`."""
+class _PullPreference:
+    """See `PullPreference`. domain_cg: the domain of each row for each counter, or `NO_DOMAIN`."""
 
     __slots__ = ("_counters", "_domain_cg", "_worths")
 
-    def __init__(self, wish: PullWish, counters: Sequence[WorkingCounter], domain_cg: Sequence[DomainArray]) -> None:
+    def __init__(
+        self, preference: PullPreference, counters: Sequence[WorkingCounter], domain_cg: Sequence[DomainArray]
+    ) -> None:
         self._counters = counters
-        self._worths = [worth for _, worth in wish.pulls]
+        self._worths = [worth for _, worth in preference.pulls]
         self._domain_cg = domain_cg
 
     def compute_scores(self, fits_g: BoolArray) -> ScoreArray:
@@ -74,14 +77,16 @@ class _PullWish:
         return (FULL_SCORE * ((sum_g - least) / width)).astype(np.int64)
 
 
-class _EvenWish:
-    """See `EvenWish`. Tasks weigh more where there are more domains, so that many small ones count beside few."""
+class _EvenPreference:
+    """See `EvenPreference`. Tasks weigh more where there are more domains, so that many small ones count beside few."""
 
     __slots__ = ("_counters", "_domain_cg", "_in_all_g", "_skews")
 
-    def __init__(self, wish: EvenWish, counters: Sequence[WorkingCounter], domain_cg: Sequence[DomainArray]) -> None:
+    def __init__(
+        self, preference: EvenPreference, counters: Sequence[WorkingCounter], domain_cg: Sequence[DomainArray]
+    ) -> None:
         self._counters = counters
-        self._skews = [skew for _, skew in wish.counters]
+        self._skews = [skew for _, skew in preference.counters]
         self._domain_cg = domain_cg
         self._in_all_g: BoolArray = np.logical_and.reduce([domain_g >= 0 for domain_g in domain_cg])
 
@@ -106,21 +111,27 @@ def count_by_row(counter: WorkingCounter, domain_g: DomainArray) -> CountArray:
     return np.append(counter.count_d, 0)[domain_g]
 
 
-class WishScores:
+class PreferenceScores:
     """See the module. Positions are those of the servers that a shape looks at."""
 
-    __slots__ = ("_counters", "_fits_g", "_fits_n", "_row_n", "_score_n", "_version", "_weights", "_wishes")
+    __slots__ = ("_counters", "_fits_g", "_fits_n", "_preferences", "_row_n", "_score_n", "_version", "_weights")
 
-    def __init__(self, wishes: SoftWishes, topology: TopologyState, servers: IndexArray) -> None:
+    def __init__(self, preferences: Preferences, topology: TopologyState, servers: IndexArray) -> None:
         """servers: their indices by position, shape (n,)."""
-        self._counters = topology.get_counters(wishes)
+        self._counters = topology.get_counters(preferences)
         partitions = {id(counter.domains): counter.domains for counter in self._counters}
         columns: list[NDArray[np.int32] | NDArray[np.int64]]
         columns = [domains.domain_k[servers] for domains in partitions.values()]
-        amounts = [wish.amount_k[servers] for wish in wishes.wishes if isinstance(wish, ServerWish)]
+        amounts = [
+            preference.amount_k[servers]
+            for preference in preferences.preferences
+            if isinstance(preference, ServerPreference)
+        ]
         self._row_n, first_g = number_rows([*columns, *amounts], len(servers))
-        self._weights = [wish.weight for wish in wishes.wishes]
-        self._wishes = [_make_wish(wish, topology, servers[first_g]) for wish in wishes.wishes]
+        self._weights = [preference.weight for preference in preferences.preferences]
+        self._preferences = [
+            _make_preference(preference, topology, servers[first_g]) for preference in preferences.preferences
+        ]
         self._fits_n: BoolArray = np.zeros(0, dtype=np.bool_)
         self._fits_g: BoolArray = np.zeros(len(first_g), dtype=np.bool_)
         self._score_n: ScoreArray = np.zeros(0, dtype=np.int64)
@@ -142,23 +153,23 @@ class WishScores:
         self._version = version
         score_g = np.zeros(len(self._fits_g), dtype=np.int64)
         if self._fits_g.any():
-            for weight, wish in zip(self._weights, self._wishes, strict=True):
-                score_g += weight * wish.compute_scores(self._fits_g)
+            for weight, preference in zip(self._weights, self._preferences, strict=True):
+                score_g += weight * preference.compute_scores(self._fits_g)
         self._score_n = np.where(fits_n, score_g[self._row_n], NOT_FITTING)
         return self._score_n
 
 
-def _make_wish(wish: SoftWish, topology: TopologyState, servers: IndexArray) -> _Wish:
-    """Return a wish about rows. servers: one of each row."""
-    match wish:
-        case ServerWish():
-            return _ServerWish(wish, wish.amount_k[servers])
-        case PullWish():
-            counters = [topology.get_counter(counter) for counter, _ in wish.pulls]
-            return _PullWish(wish, counters, [counter.domains.domain_k[servers] for counter in counters])
-        case EvenWish():
-            counters = [topology.get_counter(counter) for counter, _ in wish.counters]
-            return _EvenWish(wish, counters, [counter.domains.domain_k[servers] for counter in counters])
+def _make_preference(preference: Preference, topology: TopologyState, servers: IndexArray) -> _Preference:
+    """Return a preference about rows. servers: one of each row."""
+    match preference:
+        case ServerPreference():
+            return _ServerPreference(preference, preference.amount_k[servers])
+        case PullPreference():
+            counters = [topology.get_counter(counter) for counter, _ in preference.pulls]
+            return _PullPreference(preference, counters, [counter.domains.domain_k[servers] for counter in counters])
+        case EvenPreference():
+            counters = [topology.get_counter(counter) for counter, _ in preference.counters]
+            return _EvenPreference(preference, counters, [counter.domains.domain_k[servers] for counter in counters])
 
 
 def number_rows(columns: Iterable[NDArray[np.int32] | NDArray[np.int64]], count: int) -> tuple[IndexArray, IndexArray]:

@@ -10,7 +10,7 @@ import pytest
 
 from cluster.builders import Cluster, Json, make_node, make_pod, next_version, read_pod
 from fairbind.cluster.messages import format_unschedulable
-from fairbind.cluster.state import wish_turns
+from fairbind.cluster.state import term_rotation
 from fairbind.model import CycleReport, RejectionKind
 from fairbind.scheduling import run_cycle
 from seeds import draw_seeds
@@ -21,7 +21,7 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 @pytest.fixture(autouse=True)
 def _few_terms(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wish_turns, "MAX_TENANT_TERMS", MOST)
+    monkeypatch.setattr(term_rotation, "MAX_TENANT_TERMS", MOST)
 
 
 def near(app: str) -> Json:

@@ -10,13 +10,13 @@ from hypothesis import given, note, settings
 
 from fairbind.model import (
     DomainCounter,
-    EvenWish,
+    EvenPreference,
     InvalidProblemError,
-    PullWish,
-    ServerWish,
+    Preference,
+    Preferences,
+    PullPreference,
+    ServerPreference,
     Snapshot,
-    SoftWish,
-    SoftWishes,
     TaskClass,
 )
 from scheduling.reference import check_report
@@ -33,17 +33,19 @@ from scheduling.worlds import (
 )
 
 
-def build_wishing(*wishes: SoftWish, tasks: int = 1, subjects: str = "", name: str = "t") -> TaskClass:
+def build_wishing(*wishes: Preference, tasks: int = 1, subjects: str = "", name: str = "t") -> TaskClass:
     task_class = build_class(name, (1, 1), build_placement(FOUR), tasks)
-    return replace(task_class, wishes=SoftWishes(wishes) if wishes else None, counts_as=frozenset(subjects.split()))
+    return replace(
+        task_class, preferences=Preferences(wishes) if wishes else None, counts_as=frozenset(subjects.split())
+    )
 
 
 def place(*task_classes: TaskClass) -> list[str]:
     return places_of(decide(build_snapshot(FOUR, task_classes)))
 
 
-def like(*amounts: int, weight: int = 1, is_dislike: bool = False) -> ServerWish:
-    return ServerWish(np.array(amounts, dtype=np.int64), weight, is_dislike)
+def like(*amounts: int, weight: int = 1, is_dislike: bool = False) -> ServerPreference:
+    return ServerPreference(np.array(amounts, dtype=np.int64), weight, is_dislike)
 
 
 def count_zones(*counts: int) -> DomainCounter:
@@ -68,7 +70,7 @@ def test_wishes_rank_only_what_rules_leave_open(snapshot: Snapshot) -> None:
 
 
 def test_tasks_are_spread_over_domains_as_far_as_there_is_room_and_then_go_on() -> None:
-    even = EvenWish(((count_zones(0, 0, 0), 1),), 2)
+    even = EvenPreference(((count_zones(0, 0, 0), 1),), 2)
 
     placed = place(build_wishing(even, tasks=36, subjects="x"))
 
@@ -86,21 +88,21 @@ def test_tasks_are_spread_over_domains_as_far_as_there_is_room_and_then_go_on() 
 )
 def test_a_large_skew_makes_a_small_wish(skew: int, expected: str) -> None:
     """Three tasks in three domains weigh 3 ln 5 = 4.83; what is allowed besides is added everywhere."""
-    even = EvenWish(((count_zones(3, 0, 0), skew),), 2)
+    even = EvenPreference(((count_zones(3, 0, 0), skew),), 2)
 
     assert place(build_wishing(even, like(35, 35, 0, 0))) == [expected]
 
 
 def test_tasks_follow_those_that_they_wish_to_be_with_and_avoid_others() -> None:
-    near = PullWish(((count_zones(0, 1, 0), 10),), 2)
-    away = PullWish(((count_zones(1, 0, 1), -10),), 2)
+    near = PullPreference(((count_zones(0, 1, 0), 10),), 2)
+    away = PullPreference(((count_zones(1, 0, 1), -10),), 2)
 
     assert place(build_wishing(near)) == ["b1"]
     assert place(build_wishing(away)) == ["b1"]
 
 
 def test_a_placement_of_the_cycle_draws_the_next_one_to_its_domain() -> None:
-    near = PullWish(((count_zones(0, 0, 0), 1),), 2)
+    near = PullPreference(((count_zones(0, 0, 0), 1),), 2)
     first = replace(build_class("a", (1, 1), build_placement(FOUR, only=["c1"])), counts_as=frozenset({"x"}))
 
     report = decide(build_snapshot(FOUR, [first, build_wishing(near, tasks=3)]))
@@ -115,7 +117,7 @@ def test_wishes_come_before_fit_and_fit_decides_among_equals() -> None:
     tasks = replace(task_class, demand_r=(2, 1), share_demand_r=(2, 1))
 
     assert places_of(decide(build_snapshot(servers, [tasks])))[0] in {"a1", "a2"}
-    assert places_of(decide(build_snapshot(servers, [replace(tasks, wishes=None)])))[0] == "a1"
+    assert places_of(decide(build_snapshot(servers, [replace(tasks, preferences=None)])))[0] == "a1"
 
 
 def test_scores_are_relative_to_the_servers_that_have_room() -> None:
@@ -130,7 +132,7 @@ def test_scores_are_relative_to_the_servers_that_have_room() -> None:
 
 
 def test_the_order_of_tenants_is_the_same_with_wishes() -> None:
-    even = EvenWish(((count_zones(4, 0, 0), 1),), 2)
+    even = EvenPreference(((count_zones(4, 0, 0), 1),), 2)
     for policy in ("best-fit-drfh", "first-fit-drfh", "tsf", "fifo"):
         orders = []
         for wishes in ((), (even,)):
@@ -140,10 +142,16 @@ def test_the_order_of_tenants_is_the_same_with_wishes() -> None:
 
 
 def test_wishes_about_nothing_change_nothing() -> None:
-    nothing = (like(3, 3, 3, 3), PullWish(((count_zones(2, 2, 2), 5),), 1), EvenWish(((count_zones(1, 1, 1), 1),), 1))
+    nothing = (
+        like(3, 3, 3, 3),
+        PullPreference(((count_zones(2, 2, 2), 5),), 1),
+        EvenPreference(((count_zones(1, 1, 1), 1),), 1),
+    )
     plain = build_wishing(tasks=20)
 
-    reports = [decide(build_snapshot(FOUR, [each])) for each in (plain, replace(plain, wishes=SoftWishes(nothing)))]
+    reports = [
+        decide(build_snapshot(FOUR, [each])) for each in (plain, replace(plain, preferences=Preferences(nothing)))
+    ]
 
     assert describe(reports[0]) == describe(reports[1])
 
