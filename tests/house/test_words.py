@@ -43,6 +43,46 @@ PLAIN_WORDS = {
 TOLD_WORDS = {"room": "capacity, free capacity", "whose turn": "which tenant is next"}
 """Words that stay out of what users read. Docstrings keep them, for the code's own names have them."""
 
+FORMER_WORDS = {
+    "crowd": "windowed; overcommitted",
+    "crowded": "windowed; overcommitted",
+    "crowds": "windowed; overcommitted",
+    "heirs": "successors",
+    "homeless": "unplaced",
+    "nominee": "nominated pod",
+    "nominees": "nominated pods",
+    "overtaken": "above_priority",
+    "owed": "needs_relist",
+    "ruling": "rules",
+    "rulings": "rules",
+    "turmoil": "named by what it bounds",
+    "turnstile": "gate limiter",
+    "wish": "pod term; preference",
+    "wishes": "pod terms; preferences",
+    "withheld": "stale; backed off",
+    "withhold": "back off",
+    "withholds": "backs off",
+}
+"""Words that this project had for things that the field names otherwise; also no part of a name in the code."""
+
+FORMER_NAMES = {
+    "FEW": "named by what it bounds",
+    "LATE": "named by what it bounds",
+    "Held": "Bound; DeferredClasses",
+    "HeldKind": "BoundKind",
+    "Look": "GroupKey",
+    "Promised": "Reserved",
+    "answers_version": "revision",
+    "came": "added",
+    "went": "removed",
+}
+WIRE_NAMES = {
+    ("operator/fairbind/cluster/loop/journal.py", "withheld"),
+    ("operator/fairbind/cluster/loop/pacing_events.py", "crowded"),
+    ("operator/fairbind/kube/observer.py", "crowded"),
+}
+"""Fields and values of formats that stay as they are."""
+
 
 def compile_words(*words: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, words))})(?:'s)?(?![\w-])", re.IGNORECASE)
@@ -52,6 +92,8 @@ PRIVATE = compile_words(*PLAIN_WORDS)
 TOLD = compile_words(*PLAIN_WORDS, *TOLD_WORDS)
 FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 NO_PROSE = re.compile(r"`[^`\n]+`|\]\([^)\s]+\)|^>[^\n]*$|<!--.*?-->", re.MULTILINE | re.DOTALL)
+FORMER = compile_words(*FORMER_WORDS)
+NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 RECORDED = ("docs/reliability/faults.md", "docs/reliability/adversary.md")
 """Pages of results: rows of their tables hold names as the results have them."""
 
@@ -195,3 +237,40 @@ def test_comments_are_in_plain_english() -> None:
     }
 
     assert found == set()
+
+
+def find_former_names(code: str) -> set[str]:
+    """Return the names in code that are former ones, and the former words that are a part of one."""
+    tokens = tokenize.generate_tokens(io.StringIO(code).readline)
+    names = {token.string for token in tokens if token.type == tokenize.NAME}
+    return names & FORMER_NAMES.keys() | {
+        part for name in names for part in map(str.lower, NAME_PARTS.findall(name)) if part in FORMER_WORDS
+    }
+
+
+def find_former_words(text: str) -> set[str]:
+    return {match[0].lower() for match in FORMER.finditer(" ".join(text.split()))}
+
+
+def test_former_words_are_found_in_names_and_prose() -> None:
+    code = "_WISHES = list_crowds(is_owed, Look, LookAt)\nx = 'withheld'\nWithholdPod\n"
+
+    assert find_former_names(code) == {"wishes", "crowds", "owed", "Look", "withhold"}
+    assert find_former_words("The homeless pod's\nruling. Wishful crowding") == {"homeless", "ruling"}
+
+
+def test_code_has_the_words_of_the_field() -> None:
+    found = set()
+    for path in find_files(*CODE):
+        code = path.read_text(encoding="utf-8")
+        told = [text for _, is_docstring, text in find_texts(code) if is_docstring]
+        told += [text for _, text in find_comments(code)]
+        former = find_former_names(code).union(*map(find_former_words, told))
+        found |= {(name_of(path), word) for word in former} - WIRE_NAMES
+
+    assert found == set()
+
+
+@pytest.mark.parametrize("page", find_files(*PAGES), ids=name_of)
+def test_pages_have_the_words_of_the_field(page: Path) -> None:
+    assert find_former_words(read_prose(page)) == set()

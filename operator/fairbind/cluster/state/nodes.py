@@ -279,9 +279,9 @@ class Servers:
         elif changed:
             self.eligibility.change_nodes({self.index[name]: node for name, node in self._find_changed_nodes()})
         kept_k[[self.index[name] for name in self._changed_books if name in self.index]] = -1
-        came = frozenset(axes).difference(self.axes)
-        if came:
-            is_new_k = [self.books[name].mentions(came) for name in self.names]
+        added = frozenset(axes).difference(self.axes)
+        if added:
+            is_new_k = [self.books[name].mentions(added) for name in self.names]
             kept_k[is_new_k] = -1
         rows = carry_over(Rows(self.capacity_kr, self.free_kr), self.axes, kept_k, axes)
         usable_k = np.zeros(len(self.names), dtype=np.bool_)
