@@ -376,7 +376,7 @@ class SnapshotBuilder:
                 pin = refuse(pin, next(iter(more)))
         rules = self._find_rules(key, simple)
         if rules.preferences is not None and placement.preference_k is not None:
-            placement = eligibility.share(replace(placement, preference_k=None))  # `Ruling.pod_terms` has it all
+            placement = eligibility.share(replace(placement, preference_k=None))  # `ClassRules.preferences` has it all
         # Last, as what is shared above must not say what is reserved: not all classes that share it may use that.
         nominations, prefers = self._books.nominations, rules.preferences is None
         if rules.preferences is not None and key.nominated is not None:
