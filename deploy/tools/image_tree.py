@@ -35,6 +35,8 @@ UNUSED_STANDARD = {"ensurepip", "idlelib", "lib2to3", "pydoc_data", "test", "tki
 UNUSED_STANDARD |= {"site-packages", "dist-packages"}
 # Tests of the dependencies, and a second client for Kubernetes, larger than all else, that no module imports.
 UNUSED_PACKAGES = {"tests", "kubernetes/aio"}
+# Research: it stays in the wheel, and `fairbind` says what is missing where a user runs it in the image.
+RESEARCH = {f"fairbind/simulator/{name}" for name in ("baselines", "reproduction", "sweep", "traces")}
 # What is imported while the operator runs, not only when it starts.
 IMPORTED_LATE = ("kubernetes.client", "kubernetes.config.incluster_config", "kubernetes.config.kube_config", "uvloop")
 SETTINGS = {
@@ -48,7 +50,10 @@ AS_THEY_ARE = ("/etc/ssl/certs/ca-certificates.crt", "/etc/ld.so.cache", "/etc/o
 def main() -> None:
     """Make the tree and say how large it is."""
     target = Path(sys.argv[1])
-    files = [*find_files(Path(os.__file__).parent, UNUSED_STANDARD), *find_files(ENVIRONMENT, UNUSED_PACKAGES)]
+    files = [
+        *find_files(Path(os.__file__).parent, UNUSED_STANDARD),
+        *find_files(ENVIRONMENT, {*UNUSED_PACKAGES, *RESEARCH}),
+    ]
     libraries = sorted(find_libraries([Path(sys.executable), *files]))
     for path in [*files, Path(sys.executable), *libraries, *map(Path, AS_THEY_ARE)]:
         if path.exists():

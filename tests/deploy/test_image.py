@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import fnmatch
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+import image_tree
 from fairbind import __version__
 
 ROOT = Path(__file__).parents[2]
@@ -119,3 +123,47 @@ def test_kind_makes_three_workers_that_differ() -> None:
         tainted += len(registration.get("taints", []))
     assert len(shapes) == len(reserved) == 3
     assert tainted == 1
+
+
+@pytest.fixture(scope="module")
+def in_the_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the package as the image has it."""
+    folder = tmp_path_factory.mktemp("image")
+    package = ROOT / "operator" / "fairbind"
+    for path in image_tree.find_files(package, image_tree.RESEARCH):
+        copy = folder / path.relative_to(package.parent)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, copy)
+    return folder
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run Python there, which finds the package in its own folder first."""
+    return subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_research_is_left_out_and_nothing_that_the_operator_imports(in_the_image: Path) -> None:
+    """Research imports the rest, and the rest no research: what is left imports, all of it."""
+    simulator = in_the_image / "fairbind" / "simulator"
+    assert not {"baselines", "reproduction", "sweep", "traces"} & {path.name for path in simulator.iterdir()}
+    imports = "import fairbind.cli.operator, fairbind.cli.what_if, fairbind.cli.advice, fairbind.cli.snapshots as s"
+    assert run(in_the_image, "-c", f"{imports}; print(s.__file__)").stdout.startswith(str(in_the_image))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("simulate", "scenario.yaml"), ("sweep", "sweep.yaml", "--out", "results"), ("reproduce", "drfh")],
+    ids=lambda words: words[0],
+)
+def test_research_in_the_image_says_in_a_sentence_what_is_missing(in_the_image: Path, words: tuple[str, ...]) -> None:
+    (in_the_image / "scenario.yaml").write_text("name: a\n", encoding="utf-8")
+    (in_the_image / "sweep.yaml").write_text("name: a\n", encoding="utf-8")
+
+    outcome = run(in_the_image, "-m", "fairbind", *words)
+
+    assert outcome.returncode == 1
+    assert re.fullmatch(
+        r"fairbind: the operator's image has no fairbind\.simulator\.[\w.]+: "
+        r"install the wheel for simulations and research \(pip install fairbind\)\n",
+        outcome.stderr,
+    ), outcome.stderr

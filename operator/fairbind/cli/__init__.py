@@ -277,6 +277,9 @@ def _report_failure(error: Exception, *, shows_traceback: bool) -> int:
         return _fail(str(error), EXIT_BAD_INPUT)
     if isinstance(error, FairbindError):
         return _fail(str(error), EXIT_FAILURE)
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("fairbind."):
+        missing = f"the operator's image has no {error.name}"
+        return _fail(f"{missing}: install the wheel for simulations and research (pip install fairbind)", EXIT_FAILURE)
     if isinstance(error, OSError) and error.strerror:  # a full disk below the output, say
         where = "" if error.filename is None else f": {error.filename}"
         return _fail(f"{error.strerror}{where}", EXIT_FAILURE)
