@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from fairbind.model.reasons import Rejection, Rejections
 from fairbind.model.tasks import Task, TaskClass
+from fairbind.model.until import FREE_CAPACITY, Until
 
 WEIGHTED_SHARE = "weighted share"
 
@@ -44,6 +45,7 @@ class Wait:
     it has too little.
     blocked: set when the class may not be placed at all. fairness: set when fairness is why the room went elsewhere.
     is_too_large: whether none of the servers that the class may use could hold a task of it when empty.
+    until: what may end the wait, each by itself. Until then no cycle that recalls looks at the class again.
     """
 
     task_class: TaskClass
@@ -53,6 +55,17 @@ class Wait:
     blocked: Rejection | None = None
     fairness: FairnessReason | None = None
     is_too_large: bool = False
+    until: tuple[Until, ...] = FREE_CAPACITY
+
+    @property
+    def is_for_capacity(self) -> bool:
+        """Whether free capacity, and nothing else, ends the wait."""
+        return self.until == FREE_CAPACITY
+
+    @property
+    def is_ended_by_capacity(self) -> bool:
+        """Whether free capacity may end the wait."""
+        return FREE_CAPACITY[0] in self.until
 
     @property
     def is_whole(self) -> bool:

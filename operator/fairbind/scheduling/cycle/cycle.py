@@ -40,8 +40,8 @@ def run_cycle(
 
     The same input gives the same report, byte for byte, and the order of `snapshot.task_classes` does not matter.
 
-    policy: only its `policy` and `seed` are read; the rest is in the snapshot already. now: goes into the report;
-    nothing depends on it. limit: end after so many decisions; the report then tells only of waits that are certain.
+    policy: only its `policy` and `seed` are read; the rest is in the snapshot already. now: goes into the report, and
+    ends waits for a time. limit: end after so many decisions; the report then tells only of waits that are certain.
     unschedulable: what the cycle before saw fit nowhere, then what this one sees; it changes no decision. A class that
     needs no new look keeps its wait, whose counts and reason of fairness may be older. None: look at everything.
     state: what has not changed since the cycle before, whose report is the same without it; None: compute everything.
@@ -61,7 +61,15 @@ def run_cycle(
         snapshot = state.check(snapshot)
     with expect_undefined_scores():
         return _Cycle(
-            Draft(snapshot, chosen, seed=policy.seed, unschedulable=unschedulable, state=state, defers=not explains),
+            Draft(
+                snapshot,
+                chosen,
+                seed=policy.seed,
+                unschedulable=unschedulable,
+                state=state,
+                defers=not explains,
+                now=now,
+            ),
             unschedulable,
             state,
             explains=explains,

@@ -98,12 +98,13 @@ class Draft:
         unschedulable: UnschedulableCache | None = None,
         state: CycleState | None = None,
         defers: bool = False,
+        now: float = 0.0,
     ) -> None:
         """Begin where the snapshot is, which `check_snapshot` must have passed. seed: of the policy's draws.
 
         unschedulable: what the cycle before saw fit nowhere. state: what has not changed since; no other draft may use
         it at the same time. defers: whether classes are deferred; then all but to decide and take raises
-        InvariantError.
+        InvariantError. now: ends waits for a time.
         """
         self.snapshot = snapshot
         self.policy = policy
@@ -121,7 +122,7 @@ class Draft:
             self.remembered = Remembered(self.rule)
         else:
             defers = defers and policy.is_fair and not snapshot.stale
-            recalled = unschedulable.recall(snapshot, self.room, self.rule, defers=defers)
+            recalled = unschedulable.recall(snapshot, self.room, self.rule, defers=defers, now=now)
             self.remembered, self.deferred, self.replaced, looked_at, self.remembered_waits, self._only_servers = (
                 recalled
             )

@@ -123,7 +123,8 @@ class Fork(Draft):
     def take_deferred(self, tenant: str) -> list[ClassQueue]:
         """Return queues for the classes of a tenant that may fit."""
         lefts = [(server, self.room.left_rk[:, server].tolist()) for server in self._freed]
-        remembered = (wait.task_class for wait in self.remembered.list_of(tenant))
+        waits = self.remembered.list_of(tenant)
+        remembered = (wait.task_class for wait in waits if wait.is_ended_by_capacity)
         found = [*self._others_of.pop(tenant, ()), *(each for each in remembered if self._may_fit(each, lefts))]
         queues = [self.get_queue(each) for each in dict.fromkeys(found)]
         return [queue for queue in queues if queue is not None]

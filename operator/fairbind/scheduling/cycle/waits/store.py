@@ -14,10 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fairbind.model import Placement, TaskClass, Wait
+from fairbind.model import Placement, TaskClass, Until, Wait
 from fairbind.model.servers import FloatArray, IndexArray
 from fairbind.scheduling.cycle.order.task_queues import Turn, TurnRule
 from fairbind.scheduling.cycle.servers.room import Room
+from fairbind.scheduling.cycle.waits.ends import Ends, Usage
 from fairbind.scheduling.cycle.waits.explain import identify_reach
 
 SINGLES_PART = 16
@@ -39,10 +40,10 @@ class Remembered:
     """Waits by tenant and turn, one for a class, which is told by its identity. rule: gives the turn.
 
     _index: None: to be made of all when it is asked. _reserved: the classes that may use reserved room.
-    _reaches: for each tenant and reach, what classes ask for, and one that has it.
+    _reaches: for each tenant and reach, what classes ask for, and one that has it. _ends: waits by what else ends them.
     """
 
-    __slots__ = ("_index", "_keys", "_ordered", "_reaches", "_reserved", "_wait_of", "_waits", "rule")
+    __slots__ = ("_ends", "_index", "_keys", "_ordered", "_reaches", "_reserved", "_wait_of", "_waits", "rule")
 
     def __init__(self, rule: TurnRule) -> None:
         self.rule = rule
@@ -55,6 +56,7 @@ class Remembered:
         self._ordered: list[Wait] = []
         self._waits: tuple[Wait, ...] | None = ()
         self._index: _Index | None = None
+        self._ends = Ends()
         self._reserved: dict[int, TaskClass] = {}
         self._reaches: dict[_TenantReach, _Count] = {}
 
@@ -128,13 +130,23 @@ class Remembered:
             self._index = _Index()
             for wait in self._ordered:
                 if not wait.task_class.placement.reserved:
-                    self._index.add(wait.task_class)
+                    self._index.add(wait)
         yield from self._index.find_fitting(grown, room)
 
+    @property
+    def next_time(self) -> float | None:
+        """The first time for which a class waits, or None."""
+        return self._ends.next_time
+
+    def find_ended(self, events: Iterable[Until], usage: Usage, now: float) -> Collection[TaskClass]:
+        """Return the classes whose wait may have ended otherwise than by free capacity. See `Ends`."""
+        return self._ends.find_ended(events, usage, now)
+
     def _remove(self, task_class: TaskClass) -> None:
-        n = self._find(self._wait_of.pop(id(task_class)))
+        wait = self._wait_of.pop(id(task_class))
+        n = self._find(wait)
         del self._keys[n], self._ordered[n]
-        self._note_gone(task_class)
+        self._note_gone(wait)
 
     def _add(self, wait: Wait) -> None:
         key = self.compute_key(wait)
@@ -142,7 +154,7 @@ class Remembered:
         self._keys.insert(n, key)
         self._ordered.insert(n, wait)
         self._wait_of[id(wait.task_class)] = wait
-        self._note(wait.task_class)
+        self._note(wait)
 
     def _find(self, wait: Wait) -> int:
         n = bisect_left(self._keys, self.compute_key(wait))
@@ -154,20 +166,22 @@ class Remembered:
         self._index = None
         wait_of = self._wait_of
         for task_class in removed:
-            del wait_of[id(task_class)]
-            self._note_gone(task_class)
+            self._note_gone(wait_of.pop(id(task_class)))
         entries = list(zip(self._keys, self._ordered, strict=True))
         if removed:
             entries = [entry for entry in entries if id(entry[1].task_class) in wait_of]
         for wait in added:
             wait_of[id(wait.task_class)] = wait
-            self._note(wait.task_class)
+            self._note(wait)
         entries.extend((self.compute_key(wait), wait) for wait in added)
         entries.sort(key=itemgetter(0))
         self._keys, self._ordered = [key for key, _ in entries], [wait for _, wait in entries]
 
-    def _note(self, task_class: TaskClass) -> None:
+    def _note(self, wait: Wait) -> None:
         """Take a class that was added where classes are found by something."""
+        task_class = wait.task_class
+        if not wait.is_for_capacity:
+            self._ends.add(wait)
         reach = task_class.tenant, *identify_reach(task_class)
         count = self._reaches.get(reach)
         if count is None:
@@ -176,9 +190,12 @@ class Remembered:
         if task_class.placement.reserved:
             self._reserved[id(task_class)] = task_class
         elif self._index is not None:
-            self._index.add(task_class)
+            self._index.add(wait)
 
-    def _note_gone(self, task_class: TaskClass) -> None:
+    def _note_gone(self, wait: Wait) -> None:
+        task_class = wait.task_class
+        if not wait.is_for_capacity:
+            self._ends.discard(wait)
         reach = task_class.tenant, *identify_reach(task_class)
         count = self._reaches[reach]
         count.demands[task_class.demand_r] -= 1
@@ -189,7 +206,7 @@ class Remembered:
         if task_class.placement.reserved:
             del self._reserved[id(task_class)]
         elif self._index is not None:
-            self._index.discard(task_class)
+            self._index.discard(wait)
 
 
 @dataclass(slots=True)
@@ -272,10 +289,14 @@ class _Index:
         self._by_placement: dict[tuple[int, bool], _Demands] = {}
         self._by_pin: dict[int, dict[int, TaskClass]] = {}
 
-    def add(self, task_class: TaskClass) -> None:
+    def add(self, wait: Wait) -> None:
+        """Take a class, if free capacity may end its wait."""
+        if not wait.is_ended_by_capacity:
+            return
+        task_class = wait.task_class
         placement, pin = task_class.placement, task_class.pin
         if pin is None:
-            key = id(placement), is_about_room_only(task_class)
+            key = id(placement), is_plain(wait)
             demands = self._by_placement.get(key)
             if demands is None:
                 demands = self._by_placement[key] = _Demands(placement, is_plain=key[1])
@@ -283,10 +304,13 @@ class _Index:
         elif pin.server is not None:
             self._by_pin.setdefault(pin.server, {})[id(task_class)] = task_class
 
-    def discard(self, task_class: TaskClass) -> None:
-        pin = task_class.pin
+    def discard(self, wait: Wait) -> None:
+        """Forget a class that was added or offered to `add`."""
+        if not wait.is_ended_by_capacity:
+            return
+        task_class, pin = wait.task_class, wait.task_class.pin
         if pin is None:
-            key = id(task_class.placement), is_about_room_only(task_class)
+            key = id(task_class.placement), is_plain(wait)
             demands = self._by_placement[key]
             demands.discard(task_class)
             if not demands:
@@ -323,6 +347,11 @@ def compute_demands(classes: Sequence[TaskClass], axes: int) -> FloatArray:
 def choose_fitting(classes: Iterable[TaskClass], most_r: Sequence[float]) -> list[TaskClass]:
     """Return the classes that ask for no more than this of anything."""
     return [each for each in classes if not any(map(gt, each.demand_r, most_r))]
+
+
+def is_plain(wait: Wait) -> bool:
+    """Whether nothing but room on a server ends a wait or lets more of its class fit within a cycle."""
+    return wait.is_for_capacity and is_about_room_only(wait.task_class)
 
 
 def is_about_room_only(task_class: TaskClass) -> bool:

@@ -8,6 +8,9 @@ Many kinds may fit where servers have room again, and the first of them takes it
 others are asked about them only, and unless the cycle is to explain, when their tenant's turn comes: what does not fit
 any more then keeps its explanation, too.
 
+Free capacity ends most waits. A wait says what else may end it (`Wait.until`). The part that learns of such an event tells it
+(`note_event`), and what tenants hold and the time are compared in each cycle.
+
 Nothing of this depends on what becomes of the decisions. Room and keys are compared as they were after them. A kind
 that only rules about what they placed keep from a server is looked at again, whether they were carried out, taken back,
 or have ended meanwhile.
@@ -17,20 +20,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from functools import cached_property
 from itertools import chain
 from operator import gt
 from typing import NamedTuple
 
 import numpy as np
 
-from fairbind.model import DomainRules, Domains, LimitRule, ServerTable, Snapshot, TaskClass, Wait
+from fairbind.model import DomainRules, Domains, Event, LimitRule, ServerTable, Snapshot, TaskClass, Wait
 from fairbind.model.servers import BoolArray, FloatArray, IndexArray
 from fairbind.scheduling.cycle.order.task_queues import TurnRule, compute_turn
 from fairbind.scheduling.cycle.servers.room import Room
 from fairbind.scheduling.cycle.servers.scored_demands import SINGLE_SCORES
 from fairbind.scheduling.cycle.servers.topology import TopologyState
 from fairbind.scheduling.cycle.waits.deferred import NOTHING_DEFERRED, DeferredClasses
-from fairbind.scheduling.cycle.waits.store import Remembered, has_limits_only, is_about_room_only
+from fairbind.scheduling.cycle.waits.store import Remembered, has_limits_only, is_plain
 
 MANY_CLASSES = 200
 """With fewer classes everything is looked at in every cycle: explanations are those of now."""
@@ -64,6 +68,7 @@ class UnschedulableCache:
 
     __slots__ = (
         "_accepting_k",
+        "_events",
         "_left_rk",
         "_names",
         "_next_forgotten",
@@ -84,6 +89,16 @@ class UnschedulableCache:
         self._others: dict[int, TaskClass] = {}
         self._seen: tuple[TaskClass, ...] | None = None
         self._next_forgotten = 0
+        self._events: set[Event] = set()
+
+    @property
+    def next_time(self) -> float | None:
+        """The first time for which a class waits, when a cycle should look at it; None: there is none."""
+        return self._remembered.next_time
+
+    def note_event(self, event: Event) -> None:
+        """Have the next cycle look at the classes whose wait this ends."""
+        self._events.add(event)
 
     def forget(self) -> None:
         """Have the next cycle look at everything."""
@@ -142,32 +157,38 @@ class UnschedulableCache:
                 found.append(task_class)
         return found
 
-    def recall(self, snapshot: Snapshot, room: Room, rule: TurnRule, *, defers: bool = False) -> Recalled:
-        """Return what still fits nowhere, and all others. room: before any decision.
+    def recall(
+        self, snapshot: Snapshot, room: Room, rule: TurnRule, *, defers: bool = False, now: float = 0.0
+    ) -> Recalled:
+        """Return what still fits nowhere, and all others. room: before any decision. now: ends waits for a time.
 
         Where no `keep` follows, the next cycle looks at everything.
         defers: whether what may fit on few servers is deferred where it can be.
         """
         before, self._seen = self._seen, None
+        events, self._events = self._events, set()
         if before is None or not len(self._remembered) or not self._goes_with(snapshot, rule):
             if len(self._remembered) or self._remembered.rule is not rule:
                 self._remembered = Remembered(rule)
             return Recalled(self._remembered, NOTHING_DEFERRED, frozenset(), snapshot.task_classes, {}, {})
         remembered, others, changes = self._remembered, self._others, snapshot.compute_changes(before)
         removed = [task_class for task_class in changes.removed if others.pop(id(task_class), None) is None]
+        waited_for_capacity = [each for each in removed if remembered[each].is_for_capacity]
         remembered.change(removed=removed)
         others.update((id(each), each) for each in changes.added)
         grown = self._find_grown(snapshot.servers, room)
-        replaced = set(_find_still_stuck(changes.added, removed, snapshot.servers, grown, room))
+        replaced = set(_find_still_stuck(changes.added, waited_for_capacity, snapshot.servers, grown, room))
         parts = list(remembered.find_fitting(grown, room))
         servers = grown.tolist() if len(grown) <= SINGLE_SCORES else []
         defers = defers and bool(servers)
         deferred = (
             DeferredClasses([part for part in parts if part.is_plain], servers, room) if defers else NOTHING_DEFERRED
         )
+        ended = remembered.find_ended(events, _Usage(snapshot), now)
         fitting = [each for part in parts if not (part.is_plain and defers) for each in part.classes]
-        remembered_waits = {id(each): remembered[each] for each in fitting}
-        only_servers = {id(each): servers for each in fitting if servers and is_about_room_only(each)}
+        fitting = [*(each for each in fitting if each not in ended), *ended]
+        remembered_waits = {id(each): wait for each in fitting if (wait := remembered[each]).is_for_capacity}
+        only_servers = {id(each): servers for each in fitting if servers and is_plain(remembered[each])}
         remembered.change(removed=fitting)
         others.update((id(each), each) for each in fitting)
         return Recalled(remembered, deferred, replaced, list(others.values()), remembered_waits, only_servers)
@@ -184,6 +205,24 @@ class UnschedulableCache:
             if not keys <= room.taken_keys.get(server, frozenset()):
                 grown_k[server] = True
         return np.flatnonzero(grown_k & servers.accepting_k)
+
+
+class _Usage:
+    """What tenants of a snapshot hold, for those that ask."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    @cached_property
+    def _allocated_of(self) -> dict[str, tuple[int, ...]]:
+        return {tenant.name: tenant.allocated_r for tenant in self._snapshot.tenants}
+
+    def __call__(self, tenant: str, resource: str) -> int | None:
+        """Return what a tenant holds of a resource; None: one of them is not known."""
+        allocated_r, resources = self._allocated_of.get(tenant), self._snapshot.resources
+        if allocated_r is None or resource not in resources:
+            return None
+        return allocated_r[resources.index(resource)] if allocated_r else 0
 
 
 def _find_still_stuck(

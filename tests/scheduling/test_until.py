@@ -1,0 +1,156 @@
+"""What ends a wait is a value of it: of each kind a dummy, which no feature uses yet, is looked at when it must be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fairbind.model import (
+    FREE_CAPACITY,
+    ClaimChange,
+    CycleReport,
+    Event,
+    GroupComplete,
+    PolicySettings,
+    ServerChange,
+    Snapshot,
+    TaskClass,
+    Tenant,
+    TimeReached,
+    Until,
+    UsageBelow,
+)
+from fairbind.scheduling import UnschedulableCache, run_cycle
+from fairbind.scheduling.cycle.order import task_queues
+from scheduling.worlds import build_class, build_placement, build_servers, build_snapshot
+
+FULL = build_servers({"x": (4, 4), "y": (4, 4)}, free={"x": (0, 0), "y": (0, 0)})
+EVERYWHERE = build_placement(FULL)
+CLASSES = [build_class("a", (2, 1 + n), EVERYWHERE) for n in range(3)]
+BUSY = Tenant("a", allocated_r=(4, 4))
+EVENTS: list[Event] = [ServerChange("x"), GroupComplete("ns/g"), ClaimChange("ns/c")]
+OTHERS: list[Until] = [UsageBelow("a", "cpu", 4), TimeReached(60.0)]
+
+
+class World:
+    """Three classes that fit nowhere. The first of them waits for something else than free capacity."""
+
+    def __init__(self, *until: Until) -> None:
+        self.memory = UnschedulableCache()
+        self.tenant, self.free = BUSY, FULL.free_kr
+        assert len(self.decide().waits) == 3
+        remembered = self.memory._remembered
+        wait = remembered[CLASSES[0]]
+        remembered.change(removed=[CLASSES[0]])
+        remembered.change(added=[replace(wait, until=until)])
+
+    def build(self) -> Snapshot:
+        return build_snapshot(replace(FULL, free_kr=self.free), CLASSES, tenants=[self.tenant])
+
+    def decide(self, now: float = 0.0) -> CycleReport:
+        return run_cycle(self.build(), PolicySettings(), now, unschedulable=self.memory, explains=False)
+
+    def look(self, now: float = 0.0) -> list[TaskClass]:
+        """Return the classes at which a cycle looks."""
+        seen: list[TaskClass] = []
+
+        class Seen(task_queues.ClassQueue):
+            def __init__(self, task_class: TaskClass, *arguments: object, **options: object) -> None:
+                seen.append(task_class)
+                super().__init__(task_class, *arguments, **options)  # type: ignore[arg-type]
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("fairbind.scheduling.cycle.draft.ClassQueue", Seen)
+            assert len(self.decide(now).waits) == 3
+        return seen
+
+
+def fall(world: World) -> None:
+    world.tenant = replace(BUSY, allocated_r=(3, 4))
+
+
+def vanish(world: World) -> None:
+    """The tenant is gone from the tenants that hold something: it holds nothing."""
+    world.tenant = Tenant("a")
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_an_event_that_is_told_ends_the_waits_for_it(event: Event) -> None:
+    world = World(event)
+    assert world.look() == []
+    for other in EVENTS:
+        if other != event:
+            world.memory.note_event(other)
+    world.memory.note_event(type(event)("other"))
+    assert world.look() == []
+
+    world.memory.note_event(event)
+    assert world.look() == [CLASSES[0]]
+
+
+@pytest.mark.parametrize("change", [fall, vanish])
+def test_usage_that_falls_ends_the_waits_for_it(change: Callable[[World], None]) -> None:
+    world = World(UsageBelow("a", "cpu", 4))
+    assert world.look() == []
+    world.tenant = replace(BUSY, allocated_r=(5, 1))
+    assert world.look() == []
+
+    change(world)
+    assert world.look() == [CLASSES[0]]
+
+
+def test_a_time_ends_the_waits_for_it() -> None:
+    world = World(TimeReached(60.0))
+    assert world.memory.next_time == 60.0
+    assert world.look(now=59.9) == []
+
+    assert world.look(now=60.0) == [CLASSES[0]]
+    assert world.memory.next_time is None
+
+
+@pytest.mark.parametrize("until", [*EVENTS, *OTHERS])
+def test_free_capacity_does_not_end_a_wait_for_something_else(until: Until) -> None:
+    world = World(until)
+    world.free = np.array([[2, 3], [2, 2]])
+    report = world.decide()
+
+    assert [bind.task.uid for bind in report.bindings] == [task.uid for each in CLASSES[1:3] for task in each.tasks]
+    assert [wait.until for wait in report.waits] == [(until,)]
+
+
+@pytest.mark.parametrize("until", [*EVENTS, *OTHERS])
+def test_each_of_several_values_ends_a_wait(until: Until) -> None:
+    world = World(*FREE_CAPACITY, until)
+    world.free = np.array([[0, 0], [2, 1]])
+    assert [bind.task.uid for bind in world.decide().bindings] == [CLASSES[0].tasks[0].uid]
+
+    world = World(*FREE_CAPACITY, until)
+    fall(world)
+    for event in EVENTS:
+        world.memory.note_event(event)
+    assert world.look(now=60.0) == [CLASSES[0]]
+
+
+@pytest.mark.parametrize("until", [*EVENTS, *OTHERS])
+def test_what_was_looked_at_in_vain_waits_for_what_refuses_it_now(until: Until) -> None:
+    world = World(until)
+    fall(world)
+    for event in EVENTS:
+        world.memory.note_event(event)
+    assert [wait.until for wait in world.decide(now=60.0).waits] == [FREE_CAPACITY] * 3
+
+    assert world.look(now=61.0) == []
+    world.free = np.array([[0, 0], [2, 1]])
+    assert [bind.task.uid for bind in world.decide(now=62.0).bindings] == [CLASSES[0].tasks[0].uid]
+
+
+def test_a_class_that_goes_waits_for_nothing() -> None:
+    world = World(*EVENTS, *OTHERS)
+    snapshot = replace(world.build(), task_classes=tuple(CLASSES[1:]))
+    run_cycle(snapshot, PolicySettings(), 0.0, unschedulable=world.memory)
+
+    assert world.memory.next_time is None
+    assert not world.memory._remembered._ends._by_value
