@@ -144,9 +144,10 @@ faults: install ## seeded faults against a whole system (N=number of them, SEED=
 	  $(if $(WORLDS),--worlds "$(WORLDS)") $(if $(GROW),--grow) $(if $(ONLY),--only "$(ONLY)") $(if $(OTHER),--other "$(OTHER)") $(if $(OUTPUT),--output "$(OUTPUT)",--page)
 
 .PHONY: adversary
-adversary: install ## attacks and thefts against a whole system (NODES=number, 1000 by default, TENANTS=number, MODE=bind, gate or extender, ONLY=name of some, which go to build, with RENEW=1 into what is recorded, SMALL=1: 200 nodes and a tenth of each, OUTPUT=path)
+adversary: install ## attacks and thefts against a whole system (NODES=number, 1000 by default, TENANTS=number, MODE=bind, gate or extender, ONLY=name of some, which go to build, with RENEW=1 into what is recorded, SMALL=1: 200 nodes and a tenth of each, PROBES=pods of a p99, ROUNDS=number, OUTPUT=path)
 	@exec $(VENV)/python tests/adversary/adversary.py $(if $(SMALL),--small,--nodes "$(or $(NODES),1000)") $(if $(ONLY),--only "$(ONLY)") \
-	  $(if $(TENANTS),--tenants "$(TENANTS)") $(if $(MODE),--mode "$(MODE)") $(if $(RENEW),--renew) $(if $(OUTPUT),--output "$(OUTPUT)",--page)
+	  $(if $(TENANTS),--tenants "$(TENANTS)") $(if $(MODE),--mode "$(MODE)") $(if $(PROBES),--probes "$(PROBES)") $(if $(ROUNDS),--rounds "$(ROUNDS)") \
+	  $(if $(RENEW),--renew) $(if $(OUTPUT),--output "$(OUTPUT)",--page)
 
 .PHONY: docs
 docs: install ## write the generated documents again

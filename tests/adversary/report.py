@@ -61,6 +61,9 @@ def make_part(head: Line, lines: list[Line], link: str) -> str:
     failed = sum(bool(line.get("again", {}).get("before", line["found"])) for line in lines)
     when = f"On {head['day']}, of commit {describe_age(head['commit'])}" if head.get("commit") else f"On {head['day']}"
     text = f"{when}: {len(lines)} tried, {len(lines) - failed} held, {failed} did not ([lines]({link}))."
+    if head.get("probes"):
+        rounds = f"{head['rounds']} round{'s' * (head['rounds'] > 1)}"
+        text += f" Each p99 is of {head['probes']} pods, the least of {rounds}."
     notes = [head["note"]] if "note" in head else []
     return "\n\n".join([title, text, *notes, make_table(lines)])
 

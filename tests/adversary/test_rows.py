@@ -159,8 +159,8 @@ def test_the_page_says_what_did_not_hold() -> None:
         "commit": "c0ffee",
         "nodes": 200,
         "tenants": 20,
-        "probes": 1,
-        "rounds": 1,
+        "probes": 50,
+        "rounds": 2,
         "scale": 0.1,
     }
     line = {"row": "3", "name": "x", "without": 0.1, "during": 0.25, "pause": 2.0, "memory": 100.0, "figures": {}}
@@ -169,7 +169,8 @@ def test_the_page_says_what_did_not_hold() -> None:
     part = make_part(head, [line | {"found": ["slow"]}, theft | {"found": [], "figures": {"slots": 4}}], "r.jsonl")
 
     assert "## 200 nodes, 20 tenants, each attack at 10% of its whole size" in part
-    assert "On 2026-01-01, of commit c0ffee: 2 tried, 1 held, 1 did not ([lines](r.jsonl))." in part
+    assert "On 2026-01-01, of commit c0ffee: 2 tried, 1 held, 1 did not ([lines](r.jsonl)). Each p99 is of 50" in part
+    assert "pods, the least of 2 rounds." in part
     assert "| 3 | x | 100 | 250 | 2.0 | 100.0 | slow |" in part
     assert "| theft | x |  |  |  |  | held (slots 4) |" in part
     assert Size(nodes=1, tenants=1, probes=1, rounds=1, scale=0.1).of(5) == 1
