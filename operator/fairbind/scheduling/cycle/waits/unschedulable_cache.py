@@ -8,8 +8,8 @@ Many kinds may fit where servers have room again, and the first of them takes it
 others are asked about them only, and unless the cycle is to explain, when their tenant's turn comes: what does not fit
 any more then keeps its explanation, too.
 
-Free capacity ends most waits. A wait says what else may end it (`Wait.until`). The part that learns of such an event tells it
-(`note_event`), and what tenants hold and the time are compared in each cycle.
+Free capacity ends most waits. A wait says what else may end it (`Wait.until`). The part that learns of such an event
+tells it (`note_event`), and what tenants hold and the time are compared in each cycle.
 
 Nothing of this depends on what becomes of the decisions. Room and keys are compared as they were after them. A kind
 that only rules about what they placed keep from a server is looked at again, whether they were carried out, taken back,
