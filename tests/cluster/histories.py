@@ -227,9 +227,9 @@ class HistoricWorld:
             self._postponed.discard(uid)
             self.on_change()
 
-    def note_waits(self, waits: Sequence[Wait], node_count: int | None = None, *, turns: bool = True) -> bool:
+    def note_waits(self, waits: Sequence[Wait], node_count: int | None = None, *, rotates: bool = True) -> bool:
         """Note each wait by when it was first seen: one that is remembered is the same object as before."""
-        assert turns
+        assert rotates
         if node_count is not None:
             self._fail_if_due("fail late")
         for wait in waits:

@@ -171,6 +171,6 @@ def compare(listed: ListedObjects, records: Iterable[CycleRecord], history: Iter
         assert find_difference(record, snapshot, report) is None
         for bind in report.bindings:
             assert cache.assume(bind.task.uid, bind.server)
-        cache.note_waits(report.waits, turns=record.turns)
+        cache.note_waits(report.waits, rotates=record.turns)
         compared += 1
     return compared

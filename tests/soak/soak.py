@@ -151,7 +151,7 @@ class Soak:
                 self._bindings.append(bind)
         for wait in report.waits:
             format_unschedulable(wait, len(snapshot.servers.names))
-        is_next_different = self.cache.note_waits(report.waits, turns=order.turns)
+        is_next_different = self.cache.note_waits(report.waits, rotates=order.rotates)
         self.metrics.cycle_finished(0.001)
         return self._pacing.handle(CycleEnded(0.001, is_next_different), self._now)
 

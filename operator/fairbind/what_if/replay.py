@@ -98,6 +98,6 @@ def compare_with_journal(listed: ListedObjects, records: Sequence[CycleRecord]) 
             if cycles and compute_fingerprint(snapshot) != record.world:
                 return Comparison(cycles, decisions, None, difference)
             return Comparison(cycles, decisions, difference, None)
-        trial.carry_out(report, turns=record.turns)
+        trial.carry_out(report, rotates=record.turns)
         decisions += len(report.bindings)
     return Comparison(len(later) - first, decisions, None, None)

@@ -62,11 +62,11 @@ class Trial:
         """Let the operator decide until nothing is left to decide. now: nanoseconds from the start."""
         self.operator.flush(now, lambda: False)
 
-    def carry_out(self, report: CycleReport, *, turns: bool = True) -> None:
-        """Let the decisions of a cycle start that ran elsewhere. turns: whether the next one may look at others."""
+    def carry_out(self, report: CycleReport, *, rotates: bool = True) -> None:
+        """Let the decisions of a cycle start that ran elsewhere. rotates: whether the next one may look at others."""
         for bind in report.bindings:
             self._start(bind)
-        self.cache.note_waits(report.waits, turns=turns)
+        self.cache.note_waits(report.waits, rotates=rotates)
 
     def undo(self) -> None:
         """Take all decisions back."""
@@ -158,4 +158,5 @@ def explain_turn(turn: Turn) -> str:
     if turn.share is None:
         return "it waits longest of those with the highest priority that fit somewhere"
     where = f" on nodes as {turn.bind.server}" if turn.has_classes else ""
-    return f"{turn.bind.tenant} comes next: its {turn.label}{where} is {turn.share:.4g}, the least with a pod that fits"
+    level = f"its {turn.label}{where} is {turn.share:.4g}"
+    return f"{turn.bind.tenant} comes next: {level}, the least with a pod that fits"

@@ -107,7 +107,7 @@ class VirtualOperator:
             return self._pacing.handle(NothingWaits(), self._clock)
         snapshot = self.cache.build_snapshot()
         self.scale = Scale(snapshot.resources, snapshot.counts_r, snapshot.total_r)
-        order = RunCycle(order.limit, explains=order.explains and self._explains, turns=order.turns)
+        order = RunCycle(order.limit, explains=order.explains and self._explains, rotates=order.rotates)
         report = self._decider.decide(snapshot, self.cache.settings, self._clock, order)
         self._follow(snapshot, report)
         classes = len(snapshot.task_classes)

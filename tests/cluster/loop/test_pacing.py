@@ -138,11 +138,11 @@ def test_a_change_does_not_wait_for_others_to_be_looked_at() -> None:
     machine.begin_cycle(1.0)
     machine.feed(Decided([], complete=True, classes=1), 1.05)
     machine.feed(CycleEnded(0.5, is_next_different=True), 1.55)
-    assert machine.begin_cycle(1.6) == RunCycle(256, explains=True, turns=False)
+    assert machine.begin_cycle(1.6) == RunCycle(256, explains=True, rotates=False)
     assert machine.wake_at == pytest.approx(2.1)  # half a second after the change
     machine.feed(Decided([], complete=True, classes=1), 2.1)
     machine.feed(CycleEnded(0.1), 2.2)
-    assert machine.begin_cycle(2.3) == RunCycle(256, explains=True, turns=False)
+    assert machine.begin_cycle(2.3) == RunCycle(256, explains=True, rotates=False)
     machine.feed(Decided([], complete=True, classes=1), 2.4)
     machine.feed(CycleEnded(0.1), 2.5)
     assert machine.wake_at == pytest.approx(1.55 + 1.5)

@@ -155,5 +155,5 @@ def test_whatever_comes_and_goes_nothing_is_lost(seed: int) -> None:
     for pod in pods.values():
         pod["metadata"]["resourceVersion"] = next_version()
         cluster.cache.pods.delete(read_pod(pod))
-    assert not cluster.cache.books.turns._tenants
+    assert not cluster.cache.books.rotation._tenants
     assert count_watched(cluster) == 0

@@ -99,8 +99,8 @@ class FakeWorld:
     def find_pod(self, uid: str) -> Pod | None:
         return self.pods.get(uid)
 
-    def note_waits(self, waits: Sequence[Wait], *, turns: bool = True) -> bool:
-        assert turns
+    def note_waits(self, waits: Sequence[Wait], *, rotates: bool = True) -> bool:
+        assert rotates
         self.waits = waits
         if self.withholds or self.lacks:
             self.withholds, self.lacks = max(0, self.withholds - 1), max(0, self.lacks - 1)

@@ -41,10 +41,10 @@ class ClusterCache:
     turn_scheduler: another scheduler, whose pods of tenants wait behind our gate for their turn; None: there is none.
     asking: schedulers that ask whose turn it is before they place a pod of a tenant.
     narrows_to_nodes: whether these pods are narrowed to the best nodes also where the policy decides no class of nodes.
-    is_limited: whether a snapshot shows a tenant's very many different pods in turn, as the operator must.
-    on_arrival: called with the UID of a pod of those schedulers that has come to a node (True), or is gone (False).
-    on_opened: called with the UID of such a pod whose gate was opened. on_reserved: called with the UID of such a pod
-    for which other room is reserved than was decided for it (True), or none (False).
+    is_limited: whether a snapshot shows a tenant's very many different pods one part after the other, as the operator
+    must. on_arrival: called with the UID of a pod of those schedulers that has come to a node (True), or is gone
+    (False). on_opened: called with the UID of such a pod whose gate was opened. on_reserved: called with the UID of
+    such a pod for which other room is reserved than was decided for it (True), or none (False).
     on_rejection: called with what for, when a kubelet refused one of our pods. wall_clock: seconds since the epoch.
     volume_feeds, device_feeds: for each kind of object about volumes, and about devices, where it goes.
     queries: what others ask. books: the state, to be changed by the cache only.
@@ -213,7 +213,7 @@ class ClusterCache:
         return False
 
     def forget(self, uid: str, *, postponed: bool = False) -> None:
-        """Take an assumption back: the binding failed. postponed: the pod waits for `resume` before its next turn."""
+        """Take an assumption back: the binding failed. postponed: the pod waits for `resume` before it returns."""
         entry = self.books.entries.get(uid)
         if entry is not None and (entry.assumed is not None or entry.scales_up):
             self.books.volumes.end_plan(uid)
@@ -231,7 +231,7 @@ class ClusterCache:
             self._snapshot = None
 
     def resume(self, uid: str) -> None:
-        """Give a postponed pod its turn again."""
+        """Let a postponed pod be decided again."""
         entry = self.books.entries.get(uid)
         if entry is not None and entry.postponed:
             entry.postponed = False
@@ -243,21 +243,21 @@ class ClusterCache:
         if self.books.volumes.rest(claim, rests=rests):
             self._touch()
 
-    def note_waits(self, waits: Sequence[Wait], *, turns: bool = True) -> bool:
-        """Take why classes wait, as the last cycle saw it; those it does not mention have not had their turn yet.
+    def note_waits(self, waits: Sequence[Wait], *, rotates: bool = True) -> bool:
+        """Take why classes wait, as the last cycle saw it; those it does not mention have not been looked at yet.
 
         Cycles come many times a second, and no reader needs the reasons before the next overview. Where a tenant has
         more placements or classes than a snapshot holds, the next cycle looks at others of them. Returns whether it
-        does. turns: False leaves it with the same. It also does after a snapshot that was not current.
+        does. rotates: False leaves it with the same. It also does after a snapshot that was not current.
         """
         self.books.noted_waits = waits
         goes_on = self.go_on()
-        if goes_on or not turns:  # what was not taken over has not been looked at
+        if goes_on or not rotates:  # what was not taken over has not been looked at
             return goes_on
         self._builder.window.note_cycle()
-        turned = self.books.turns.rotate()
-        self.books.move_all(turned)
-        is_next_different = self._builder.window.has_more or bool(turned)
+        rotated = self.books.rotation.rotate()
+        self.books.move_all(rotated)
+        is_next_different = self._builder.window.has_more or bool(rotated)
         if is_next_different:
             self._snapshot = None
         return is_next_different
@@ -349,7 +349,7 @@ class ClusterCache:
             asking=self.books.asking,
         )
         rebuilt.books.directory = self.books.directory.copy()
-        rebuilt.books.turns = self.books.turns.copy()
+        rebuilt.books.rotation = self.books.rotation.copy()
         rebuilt.books.anti_affinity.copy_choice(self.books.anti_affinity)
         rebuilt.books.servers.refusals = self.books.servers.refusals
         rebuilt.set_policy(self.books.settings)
@@ -484,5 +484,5 @@ class ClusterCache:
     def _touch(self) -> None:
         self._snapshot = None
         self._builder.window.note_change()
-        self.books.turns.note_change()
+        self.books.rotation.note_change()
         self._on_change()

@@ -57,7 +57,7 @@ class Books:
     changed_queues: those that changed since the last snapshot. usage: by tenant. wanted: pods that hold or may be
     placed, the latter as of the last snapshot. nominations: room that is reserved for pods that wait. forecast: where
     pods on their way will be. running: pod by pod. above: see `growths`. eligibility, anti_affinity, topology: the
-    filters. turns: whose pod terms are looked at. volumes, devices: those of pods. selected_stale: pods
+    filters. rotation: whose pod terms are looked at. volumes, devices: those of pods. selected_stale: pods
     that wait and that other terms may select than their queue says, in the order in which they are looked at. images:
     those of pods and nodes. image_stale: queues of which other images may count, in such an order. servers: the nodes.
     settings, targets: the policy's. own_nominated: our own unbound pods that say that they are nominated. gated: pods
@@ -98,7 +98,7 @@ class Books:
         self.images = PodImages(self.eligibility.images)
         self.image_stale: dict[QueueKey, None] = {}
         self.anti_affinity = AntiAffinity(self._find_namespace_labels)
-        self.turns = TermRotation()
+        self.rotation = TermRotation()
         self.topology = Topology(self.eligibility, self.anti_affinity, self._find_namespace_labels)
         self.volumes = Volumes(directory.tenant_of)
         self.devices = Devices(self._is_placed)
@@ -214,7 +214,7 @@ class Books:
             self.directory,
             self.anti_affinity,
             self.nominations,
-            self.turns,
+            self.rotation,
             self.volumes,
             self.images,
             self.devices,
@@ -225,13 +225,13 @@ class Books:
         )
 
     def _note_pod_terms(self, uid: str, before: Position | None, now: Position | None) -> None:
-        """Note whose pod terms wait for their turn."""
+        """Note whose pod terms wait for the rotation."""
         known, wanted = get_pod_terms(before), get_pod_terms(now)
         if known != wanted:
             if known is not None:
-                self.turns.remove(*known, uid)
+                self.rotation.remove(*known, uid)
             if wanted is not None:
-                self.turns.add(*wanted, uid)
+                self.rotation.add(*wanted, uid)
 
     def _note_terms(self, before: Position | None, now: Position | None) -> None:
         """Note what a placed pod says of others; that costs nothing where it goes on saying the same."""
@@ -340,7 +340,7 @@ class Books:
         self._resolve_counting()
         self._resolve_volumes()
         self._resolve_devices()
-        self.move_all(self.turns.take_turned())
+        self.move_all(self.rotation.take_rotated())
         self._resolve_anti_affinity(whole=whole)
         self._resolve_nominations()
 

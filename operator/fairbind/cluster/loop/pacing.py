@@ -13,8 +13,8 @@ The rules:
   next cycle runs. Decisions stay fresh, and the order stays right when something changes amid a long backlog. A cycle
   that the limit ended goes on, without a pause, when `LOW_WATER` or fewer are left. So does a change that came when
   the limit was reached.
-* **Turns.** Where a tenant has more placements or classes than a cycle looks at, a later cycle looks at others of them.
-  What that costs takes at most about a fifth of the time: cycles in between look at the same ones once more.
+* **Rotation.** Where a tenant has more placements or classes than a cycle looks at, a later cycle looks at others of
+  them. What that costs takes at most about a fifth of the time: cycles in between look at the same ones once more.
 * **Explanations.** Where many classes wait, cycles recall what fitted nowhere. All classes are looked at and explained
   again within `EXPLAIN_SECONDS`, or later when they are very many, and once more after the last change: in parts of
   `MAX_EXPLAINED`, one cycle after the other, so that none of these takes long.
@@ -87,7 +87,7 @@ MAX_OUTSTANDING = 256
 LOW_WATER = 160
 """A cycle that was ended by the limit goes on when no more than this are left: what is in flight, and as much as ends
 while the next cycle decides."""
-PAUSE_PER_TURN = 4.0
+PAUSE_PER_ROTATION = 4.0
 """A cycle looks at others when so many times the time has passed that the last such cycle took."""
 FAILED_CYCLE_SECONDS = 1.0
 
@@ -136,7 +136,7 @@ class Pacing:
     >>> pacing.handle(Tick(), 2.0)
     [WakeAt(time=2.05)]
     >>> pacing.handle(Tick(), 2.05)
-    [RunCycle(limit=256, explains=True, turns=True, opens=True)]
+    [RunCycle(limit=256, explains=True, rotates=True, opens=True)]
     >>> pacing.handle(NothingWaits(), 2.5)
     [WakeAt(time=7.5), Beat()]
     """
@@ -348,7 +348,7 @@ class Pacing:
                 self._has_more = not self._is_complete
                 self._last_cycle_seconds = seconds
                 if is_next_different:
-                    self._wake_for_turns(now)
+                    self._wake_for_rotation(now)
             case NothingWaits():
                 self._has_more = False
                 self._place_waits.note_rationed(is_rationed=False)
@@ -358,9 +358,9 @@ class Pacing:
         self._wake_at_low_water()
         return beat
 
-    def _wake_for_turns(self, now: float) -> None:
+    def _wake_for_rotation(self, now: float) -> None:
         """Let a cycle look at others, after a pause of which the one for batches is a part."""
-        pause = PAUSE_PER_TURN * self._last_cycle_seconds - max(COALESCE_SECONDS, self._last_cycle_seconds)
+        pause = PAUSE_PER_ROTATION * self._last_cycle_seconds - max(COALESCE_SECONDS, self._last_cycle_seconds)
         if pause > 0.0:
             self._rounds.look_at_others(now + pause)
         else:

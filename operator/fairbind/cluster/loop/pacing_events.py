@@ -184,14 +184,14 @@ class RunCycle(msgspec.Struct, frozen=True):
     """Take a snapshot and decide; answered by `CycleSkipped`, `NothingWaits`, `Decided` or `CycleFailed`.
 
     limit: how many decisions at most. explains: whether to look also at classes for which no server has gained
-    capacity, at `MAX_EXPLAINED` of them (see `is_recalling`), and to explain again what was looked at in vain. turns:
+    capacity, at `MAX_EXPLAINED` of them (see `is_recalling`), and to explain again what was looked at in vain. rotates:
     whether the cycle after it may look at other waiting tasks. opens: whether pods may have their turn; if not, only
     pods that take none are decided, and the cycle is skipped where there are none.
     """
 
     limit: int
     explains: bool
-    turns: bool = True
+    rotates: bool = True
     opens: bool = True
 
 

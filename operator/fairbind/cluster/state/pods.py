@@ -119,7 +119,7 @@ def locate(
     directory: Directory,
     anti_affinity: AntiAffinity,
     nominations: Nominations,
-    turns: TermRotation,
+    rotation: TermRotation,
     volumes: Volumes,
     images: PodImages,
     devices: Devices,
@@ -165,7 +165,7 @@ def locate(
         constraints, load = volumes.constrain(facts), volumes.find_load(facts)
         unbound = volumes.find_wanted(facts)
     pod_terms = facts.pod_terms if blocked is None else None
-    if pod_terms is not None and not turns.is_looked_at(tenant, pod_terms):
+    if pod_terms is not None and not rotation.is_looked_at(tenant, pod_terms):
         blocked = NOT_YET
     if blocked is None:
         constraints = set_images(constraints, images.find(facts))

@@ -1,4 +1,4 @@
-"""How many pod terms of one tenant are looked at: the rest of its pods wait in turn.
+"""How many pod terms of one tenant are looked at: the rest of its pods wait.
 
 Each term that a waiting pod asks about is counted on all nodes, and may select the pods of every tenant. A tenant may
 have thousands of pods with terms that no other pod has. So of each tenant pod terms with `MAX_TENANT_TERMS` terms are
@@ -24,8 +24,8 @@ NOT_YET = Rejection(RejectionKind.LATER, "wishes about other pods")
 
 
 @dataclass(slots=True)
-class _Turns:
-    """A tenant's pod terms. waiting: those of all its waiting pods, by whose turn is next, with the pods' UIDs.
+class _Rotation:
+    """A tenant's pod terms. waiting: those of all its waiting pods, the next one first, with the pods' UIDs.
 
     chosen: those that are looked at, the oldest first. seen: looked at in this round. began: changes before the round.
     """
@@ -63,77 +63,79 @@ class TermRotation:
     """See the module."""
 
     def __init__(self) -> None:
-        self._tenants: dict[str, _Turns] = {}
+        self._tenants: dict[str, _Rotation] = {}
         self._vacant: dict[str, None] = {}
         self._changes = 0
 
     def is_looked_at(self, tenant: str, pod_terms: PodTerms) -> bool:
         """Whether a pod with these pod terms may be placed now, or could if it waited."""
-        turns = self._tenants.get(tenant)
-        return turns is None or pod_terms in turns.chosen or turns.has_room(pod_terms)
+        rotation = self._tenants.get(tenant)
+        return rotation is None or pod_terms in rotation.chosen or rotation.has_room(pod_terms)
 
     def add(self, tenant: str, pod_terms: PodTerms, uid: str) -> None:
         """Note that a pod waits."""
-        turns = self._tenants.setdefault(tenant, _Turns(began=self._changes))
-        turns.waiting.setdefault(pod_terms, set()).add(uid)
-        if pod_terms not in turns.chosen and turns.has_room(pod_terms):
-            turns.choose(pod_terms)
+        rotation = self._tenants.setdefault(tenant, _Rotation(began=self._changes))
+        rotation.waiting.setdefault(pod_terms, set()).add(uid)
+        if pod_terms not in rotation.chosen and rotation.has_room(pod_terms):
+            rotation.choose(pod_terms)
 
     def remove(self, tenant: str, pod_terms: PodTerms, uid: str) -> None:
         """Take back what `add` noted."""
-        turns = self._tenants[tenant]
-        turns.waiting[pod_terms].discard(uid)
-        if turns.waiting[pod_terms]:
+        rotation = self._tenants[tenant]
+        rotation.waiting[pod_terms].discard(uid)
+        if rotation.waiting[pod_terms]:
             return
-        del turns.waiting[pod_terms]
-        turns.seen.discard(pod_terms)
-        if pod_terms in turns.chosen:
-            turns.drop(pod_terms)
+        del rotation.waiting[pod_terms]
+        rotation.seen.discard(pod_terms)
+        if pod_terms in rotation.chosen:
+            rotation.drop(pod_terms)
             self._vacant[tenant] = None
-        if not turns.waiting:
+        if not rotation.waiting:
             del self._tenants[tenant]
 
     def note_change(self) -> None:
         """Something changed, so that pods may fit that did not."""
         self._changes += 1
 
-    def take_turned(self) -> list[str]:
-        """Return the pods whose turn came because others went, sorted; asked again, there are none."""
-        turned: list[str] = []
+    def take_rotated(self) -> list[str]:
+        """Return the pods that are looked at now because others went, sorted; asked again, there are none."""
+        rotated: list[str] = []
         for tenant in self._vacant:
             if tenant in self._tenants:
-                turned.extend(self._list_pods(self._tenants[tenant], self._tenants[tenant].fill()))
+                rotated.extend(self._list_pods(self._tenants[tenant], self._tenants[tenant].fill()))
         self._vacant.clear()
-        return sorted(turned)
+        return sorted(rotated)
 
     def rotate(self) -> list[str]:
-        """A cycle has looked at what is chosen: let others have their turn. Returns whose turn came or went, sorted."""
-        turned: list[str] = []
-        for turns in self._tenants.values():
-            if len(turns.chosen) < len(turns.waiting):
-                turned.extend(self._rotate(turns))
-        return sorted(turned)
+        """A cycle has looked at what is chosen: let others be looked at. Returns which came or went, sorted."""
+        rotated: list[str] = []
+        for rotation in self._tenants.values():
+            if len(rotation.chosen) < len(rotation.waiting):
+                rotated.extend(self._rotate(rotation))
+        return sorted(rotated)
 
-    def _rotate(self, turns: _Turns) -> Iterator[str]:
-        turns.seen.update(turns.chosen)
-        if len(turns.seen) == len(turns.waiting):
-            if turns.began == self._changes:
+    def _rotate(self, rotation: _Rotation) -> Iterator[str]:
+        rotation.seen.update(rotation.chosen)
+        if len(rotation.seen) == len(rotation.waiting):
+            if rotation.began == self._changes:
                 return
-            turns.began = self._changes
-            turns.seen = set(turns.chosen)
-        leaving = list(turns.chosen)[: max(1, len(turns.chosen) // ROTATING_PART)]
+            rotation.began = self._changes
+            rotation.seen = set(rotation.chosen)
+        leaving = list(rotation.chosen)[: max(1, len(rotation.chosen) // ROTATING_PART)]
         for pod_terms in leaving:
-            turns.drop(pod_terms)
-            turns.waiting[pod_terms] = turns.waiting.pop(pod_terms)
-        yield from self._list_pods(turns, [*turns.fill(), *leaving])
+            rotation.drop(pod_terms)
+            rotation.waiting[pod_terms] = rotation.waiting.pop(pod_terms)
+        yield from self._list_pods(rotation, [*rotation.fill(), *leaving])
 
-    def _list_pods(self, turns: _Turns, chosen: Iterator[PodTerms] | list[PodTerms]) -> Iterator[str]:
+    def _list_pods(self, rotation: _Rotation, chosen: Iterator[PodTerms] | list[PodTerms]) -> Iterator[str]:
         for pod_terms in chosen:
-            yield from turns.waiting[pod_terms]
+            yield from rotation.waiting[pod_terms]
 
     def copy(self) -> TermRotation:
-        """Return turns with the same choice, of no pods."""
+        """Return a rotation with the same choice, of no pods."""
         copy = TermRotation()
-        for tenant, turns in self._tenants.items():
-            copy._tenants[tenant] = _Turns({each: set() for each in turns.waiting}, dict(turns.chosen), turns.terms)
+        for tenant, rotation in self._tenants.items():
+            copy._tenants[tenant] = _Rotation(
+                {each: set() for each in rotation.waiting}, dict(rotation.chosen), rotation.terms
+            )
         return copy

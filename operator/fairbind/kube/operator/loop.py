@@ -86,7 +86,7 @@ class World(Protocol):
     def back_off(self, uid: str) -> None: ...  # noqa: D102
     def resume(self, uid: str) -> None: ...  # noqa: D102
     def find_pod(self, uid: str) -> PodToBind | None: ...  # noqa: D102
-    def note_waits(self, waits: Sequence[Wait], *, turns: bool = True) -> bool: ...  # noqa: D102
+    def note_waits(self, waits: Sequence[Wait], *, rotates: bool = True) -> bool: ...  # noqa: D102
 
 
 class Announcer(Protocol):
@@ -159,7 +159,7 @@ class SchedulingLoop:
         self._outstanding: set[asyncio.Task[None]] = set()
         self._decider = Decider()
         self._noted: Sequence[Wait] = ()
-        self._has_turned = True
+        self._has_rotated = True
         self._cycles = 0
         self.decided = 0
 
@@ -294,7 +294,7 @@ class SchedulingLoop:
             binds = self._pacing.handle(decided, self._clock())
             classes = None  # pacing knows
             self._begin(binds)
-            is_next_different = self._note_waits(report, snapshot, turns=order.turns)
+            is_next_different = self._note_waits(report, snapshot, rotates=order.rotates)
         except Exception:  # noqa: BLE001 - whatever it was, the loop goes on
             self._observer.cycle_failed()
             _log.exception("a scheduling cycle failed; the next one is in %s s", pacing.FAILED_CYCLE_SECONDS)
@@ -319,15 +319,15 @@ class SchedulingLoop:
         with self._failures.contain("recorder"):
             self._announcer.note_waits((), node_count)
 
-    def _note_waits(self, report: CycleReport, snapshot: Snapshot, *, turns: bool) -> bool:
+    def _note_waits(self, report: CycleReport, snapshot: Snapshot, *, rotates: bool) -> bool:
         """Say why classes wait; return whether the next cycle looks at others."""
         if report.complete:
             with self._failures.contain("recorder"):
                 self._announcer.note_waits(report.waits, len(snapshot.servers.names))
-        if report.waits == self._noted and self._has_turned >= turns and snapshot.is_current:
+        if report.waits == self._noted and self._has_rotated >= rotates and snapshot.is_current:
             return False
-        self._noted, self._has_turned = report.waits, turns
-        return self._world.note_waits(report.waits, turns=turns)
+        self._noted, self._has_rotated = report.waits, rotates
+        return self._world.note_waits(report.waits, rotates=rotates)
 
     # --- bindings ---
 
@@ -405,5 +405,5 @@ def make_record(
         world=compute_fingerprint(snapshot),
         bindings=tuple((bind.task.uid, bind.server) for bind in report.bindings),
         complete=report.complete,
-        turns=order.turns,
+        turns=order.rotates,
     )
