@@ -50,7 +50,7 @@ OLD_MODULES = frozenset(
     {"backlog", "catalogue", "central", "claims", "demand", "exact", "lines", "memory", "mending", "mirror", "notices"}
     | {"polishing", "probes", "responding", "rising", "settling", "survey", "traces", "trading", "written"}
 )
-DEFINED_ONCE = {"PodRecord", "TOLERANCE", "compute_turn", "split_task_name"}
+DEFINED_ONCE = {"PodRecord", "TOLERANCE", "compute_sort_key", "split_task_name"}
 KNOWN = {
     ("operator/fairbind/cluster/classes/window.py", "_Kind"),
     ("operator/fairbind/kube/client/credentials.py", "_load_anew"),

@@ -72,7 +72,7 @@ def capture(draft: Draft) -> dict[str, Any]:
         "journal": (len(draft._journal), list(draft.bindings), set(draft._evicted)),
         "held": {name: progress.held_r for name, progress in draft.progress_of.items()},
         "pools": [list(amount_r) for amount_r in pools.amount_pr],
-        "waiting": [(id(queue.task_class), queue.turn and queue.waiting) for queue in draft.queues],
+        "waiting": [(id(queue.task_class), queue.sort_key and queue.waiting) for queue in draft.queues],
         "remembered": [id(wait) for wait in draft.remembered.waits],
         "counters": [(c.version, c.count_d.tolist()) for c in topology._counters.values() if c.version],
         "openings": [each.openings for each in topology._filters.values() if each.openings],

@@ -62,7 +62,7 @@ def test_every_policy_says_what_it_does_and_where_it_comes_from(policy_id: str) 
     policy = POLICIES[policy_id]
 
     assert policy.id == policy_id
-    assert all((policy.name, policy.paper, policy.turn, policy.server))
+    assert all((policy.name, policy.paper, policy.order, policy.server))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fairbind.model import DomainRules, LimitRule, Pin, Placement, ServerTable, SpreadRule, Task, TaskClass, Wait
-from fairbind.scheduling.cycle.order.task_queues import compute_turn
+from fairbind.scheduling.cycle.order.task_queues import compute_sort_key
 from fairbind.scheduling.cycle.servers.room import Room
 from fairbind.scheduling.cycle.waits import deferred as deferred_module
 from fairbind.scheduling.cycle.waits import store as module
@@ -79,13 +79,13 @@ def test_what_is_remembered_is_in_its_order_and_found_where_it_may_fit(
     monkeypatch.setattr(module, "SINGLE_CLASSES", [1, 6][seed % 4 // 2])
     monkeypatch.setattr(module, "MANY_SERVERS", [1, 8][seed % 3 // 2])
     draw = np.random.default_rng(seed)
-    world, remembered, expected = World(draw), Remembered(compute_turn), list[Wait]()
+    world, remembered, expected = World(draw), Remembered(compute_sort_key), list[Wait]()
     for _ in range(30):
         removed = [wait for wait in expected if draw.random() < draw.choice([0.02, 0.3])]
         added = [world.make_wait() for _ in range(draw.choice([0, 1, 2, 20]))]
         remembered.change(added, [wait.task_class for wait in removed])
         expected = [wait for wait in expected if wait not in removed] + added
-        expected.sort(key=lambda wait: (wait.task_class.tenant, compute_turn(wait.first)))
+        expected.sort(key=lambda wait: (wait.task_class.tenant, compute_sort_key(wait.first)))
 
         assert remembered.waits == tuple(expected)
         assert remembered.waits is remembered.waits

@@ -79,7 +79,7 @@ class Walk:
             self.story.placed.append((choice.queue.task_class, choice.server))
 
     def place(self, first: int, server: int) -> None:
-        fitting = [queue for queue in self.draft.queues if queue.turn and self.draft.fits(queue.task_class, server)]
+        fitting = [queue for queue in self.draft.queues if queue.sort_key and self.draft.fits(queue.task_class, server)]
         if fitting:
             queue = fitting[first % len(fitting)]
             self.draft.place(queue, server)

@@ -18,7 +18,7 @@ from fairbind.scheduling import POLICIES
 from fairbind.what_if.anonymise import anonymise
 from fairbind.what_if.replay import Comparison, compare_with_journal, describe_replay, replay
 from fairbind.what_if.snapshot_file import format_snapshot
-from fairbind.what_if.trial import Trial, explain_turn
+from fairbind.what_if.trial import Trial, explain_decision
 
 
 def write_snapshot(source: Source, target: str, *, is_anonymous: bool) -> None:
@@ -66,13 +66,13 @@ def _read_journal(source: str) -> list[CycleRecord]:
 def _format_replay(trial: Trial, comparison: Comparison | None) -> list[str]:
     policy = trial.cache.settings.policy
     lines = [f"Policy {policy}. Node: {POLICIES[policy].server}.", ""]
-    numbered = list(enumerate(trial.turns, start=1))
+    numbered = list(enumerate(trial.decisions, start=1))
     decisions = []
     for group in group_equal(numbered, lambda pair: trial.find_kind(pair[1].bind.task.uid)):
         number, first = group[0]
-        names = name_first([turn.bind.task.name for _, turn in group])
-        nodes = name_some(turn.bind.server for _, turn in group)
-        decisions.append([str(number), names, nodes, explain_turn(first)])
+        names = name_first([decision.bind.task.name for _, decision in group])
+        nodes = name_some(decision.bind.server for _, decision in group)
+        decisions.append([str(number), names, nodes, explain_decision(first)])
     lines += _lay_out(["", "pod", "node", "why now"], decisions, "Nothing that waits fits anywhere.")
     waiting = [
         [name_first([f"{pod.namespace}/{pod.name}" for pod in group]), group[0].tenant, group[0].reason]

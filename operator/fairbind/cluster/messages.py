@@ -152,7 +152,7 @@ def compute_signature(wait: Wait, *, shows_taints: bool = False) -> Hashable:
     """Return what makes two messages tell the same but for numbers that change from cycle to cycle.
 
     shows_taints: as for `format_unschedulable`.
-    The reason of fairness is left out: whose turn comes next alternates among tenants that are served fairly.
+    The reason of fairness is left out: who is next alternates among tenants that are served fairly.
     """
     rejections = wait.rejections if shows_taints else _merge_taints(wait.rejections)
     return wait.blocked, wait.is_too_large, frozenset(rejection for rejection, _ in rejections)

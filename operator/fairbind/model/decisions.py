@@ -39,7 +39,7 @@ class FairnessReason:
 class Wait:
     """No task of this class that is still waiting fits anywhere now.
 
-    first: the task of the class whose turn is next. waiting: how many of the class wait.
+    first: the task of the class that is next. waiting: how many of the class wait.
     rejections: (reason, number of servers), sorted. A server that the class may not use counts once, under the
     placement's reason; one with conflicting keys once, as a port conflict; any other once for each resource of which
     it has too little.
@@ -79,7 +79,7 @@ class CycleReport:
 
     now: the time that the caller gave, seconds since the epoch. policy: its id.
     bindings: in the order in which they were decided. waits: one for each class that could not go on; sorted by tenant
-    and turn. complete: False when the limit of decisions ended the cycle before the filling did.
+    and sort key. complete: False when the limit of decisions ended the cycle before the filling did.
     weighted_shares: after the bindings, by tenant, sorted by name. is_rationed: whether tasks that fit were passed
     over, because their tenants may not have more of them decided now.
     """

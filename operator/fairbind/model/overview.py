@@ -96,7 +96,7 @@ class ClusterOverview:
 
 
 PENDING_REASONS = ("queued", "insufficient", "ineligible", "unsupported", "gated", "placing")
-"""queued: its turn has not come. insufficient: eligible nodes lack room. ineligible: no node may take it.
+"""queued: its tenant is not next. insufficient: eligible nodes lack room. ineligible: no node may take it.
 unsupported: it asks for something that is not honoured yet. gated: it has scheduling gates. placing: another scheduler
 is to place it, and has not yet; it counts in the share.
 

@@ -16,7 +16,7 @@ from fairbind.model.topology import DomainRules
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One waiting task. Inside a tenant the turn goes by higher priority, then earlier queue time, then uid.
+    """One waiting task. Inside a tenant the order goes by higher priority, then earlier queue time, then uid.
 
     name: for people and for the last tie of `fifo`; for Kubernetes "namespace/name".
     queue_time: seconds since the epoch at which it began to wait.
@@ -89,7 +89,7 @@ class TaskClass:
     demand_r: what one task takes from a server, length R, base units. Decides whether it fits.
     share_demand_r: what one task counts in shares; differs from demand_r only where a request is missing.
     placement: where it may go. pin: the only server of these where it may; None: all of them.
-    tasks: in their turn (priority descending, queue time, uid); never empty.
+    tasks: in their order (priority descending, queue time, uid); never empty.
     blocked: why no task of this class may be placed at all, or None.
     rules: what closes servers depending on which tasks their topology domains hold; None: nothing does.
     preferences: which of the servers on which they fit its tasks should take; None: what `Placement.preference_k` says.

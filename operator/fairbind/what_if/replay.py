@@ -11,7 +11,7 @@ from fairbind.cluster.loop.journal import CycleRecord, compute_fingerprint, find
 from fairbind.cluster.loop.pacing_events import RunCycle
 from fairbind.cluster.objects.task_names import split_task_name
 from fairbind.what_if.listed_objects import ListedObjects
-from fairbind.what_if.trial import Trial, explain_turn
+from fairbind.what_if.trial import Trial, explain_decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +54,15 @@ def replay(listed: ListedObjects) -> Trial:
 def describe_replay(trial: Trial) -> dict[str, Any]:
     """Return decisions and waits as plain values."""
     decisions = []
-    for turn in trial.turns:
-        namespace, name = split_task_name(turn.bind.task)
+    for decision in trial.decisions:
+        namespace, name = split_task_name(decision.bind.task)
         decisions.append(
             {
                 "namespace": namespace,
                 "pod": name,
-                "tenant": turn.bind.tenant,
-                "node": turn.bind.server,
-                "reason": explain_turn(turn),
+                "tenant": decision.bind.tenant,
+                "node": decision.bind.server,
+                "reason": explain_decision(decision),
             }
         )
     waiting = [

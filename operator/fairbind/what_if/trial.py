@@ -14,7 +14,7 @@ from fairbind.cluster.objects.convert import convert_pod
 from fairbind.cluster.objects.facts import Demand, PodFacts
 from fairbind.model import Bind, CycleReport, InvariantError, Snapshot, Wait
 from fairbind.model.overview import ClusterOverview
-from fairbind.scheduling.cycle.turns import Turn, trace_turns
+from fairbind.scheduling.cycle.traced import Decision, trace_decisions
 from fairbind.what_if.listed_objects import ListedObjects, build_cache
 from fairbind.what_if.virtual_operator import VirtualOperator
 
@@ -41,12 +41,12 @@ class Trial:
     """
 
     def __init__(self, listed: ListedObjects, policy: str | None = None, *, traces: bool = False) -> None:
-        """policy: in place of the one that the objects name. traces: whether to note whose turn each decision was."""
+        """policy: in place of the one that the objects name. traces: whether to note how each decision came about."""
         self._pods = {pod.metadata.uid: pod for pod in listed.pods}
         self._demands: dict[str, Demand] = {}
         self._traces = traces
         self.binds: list[Bind] = []
-        self.turns: list[Turn] = []
+        self.decisions: list[Decision] = []
         chosen = policy or build_cache(listed).settings.policy
 
         def make_cache(on_change: Callable[[], None]) -> ClusterCache:
@@ -73,7 +73,7 @@ class Trial:
         for bind in self.binds:
             self.cache.pods.apply(self.make_facts(bind.task.uid))
         self.binds.clear()
-        self.turns.clear()
+        self.decisions.clear()
 
     def add_pod(self, pod: wire.Pod) -> None:
         """Let a pod come, or change."""
@@ -112,10 +112,10 @@ class Trial:
 
     def _follow(self, snapshot: Snapshot, report: CycleReport) -> None:
         if self._traces:
-            turns = trace_turns(snapshot, self.cache.settings, len(report.bindings))
-            if [turn.bind for turn in turns] != list(report.bindings):
+            decisions = trace_decisions(snapshot, self.cache.settings, len(report.bindings))
+            if [decision.bind for decision in decisions] != list(report.bindings):
                 raise InvariantError("a cycle's decisions differ when they are made again")
-            self.turns += turns
+            self.decisions += decisions
 
     def list_waiting(self) -> list[WaitingPod]:
         """Return the pods that still wait, by namespace and name."""
@@ -153,10 +153,10 @@ class Trial:
         return self.operator.fair_shares.compute()
 
 
-def explain_turn(turn: Turn) -> str:
+def explain_decision(decision: Decision) -> str:
     """Return why this task was next, in words."""
-    if turn.share is None:
+    if decision.share is None:
         return "it waits longest of those with the highest priority that fit somewhere"
-    where = f" on nodes as {turn.bind.server}" if turn.has_classes else ""
-    level = f"its {turn.label}{where} is {turn.share:.4g}"
-    return f"{turn.bind.tenant} comes next: {level}, the least with a pod that fits"
+    where = f" on nodes as {decision.bind.server}" if decision.has_classes else ""
+    level = f"its {decision.label}{where} is {decision.share:.4g}"
+    return f"{decision.bind.tenant} comes next: {level}, the least with a pod that fits"

@@ -198,7 +198,7 @@ def test_to_place_a_daemonset_costs_what_its_pods_cost_and_not_pods_times_cycles
     """What is done for each waiting pod in each cycle of 25 decisions would be done 20,000 times."""
     counts = count_calls(
         monkeypatch,
-        (window, "compute_turn"),
+        (window, "compute_sort_key"),
         (SnapshotBuilder, "_build_task_class"),
         (checks, "check_task_class"),
     )
@@ -212,7 +212,7 @@ def test_to_place_a_daemonset_costs_what_its_pods_cost_and_not_pods_times_cycles
             assert scene.cluster.cache.assume(bind.task.uid, bind.server)
 
     # Twice the number of pods is what it takes, and as many again those of them that are fewer than a tenant may have.
-    assert 2 * NODES <= counts["compute_turn"] <= 5 * NODES
+    assert 2 * NODES <= counts["compute_sort_key"] <= 5 * NODES
     assert NODES <= counts["_build_task_class"] <= 2 * NODES
     assert NODES <= counts["check_task_class"] <= 2 * NODES
 

@@ -12,7 +12,7 @@ from fairbind.cluster.classes import window, window_groups
 from fairbind.cluster.messages import format_unschedulable
 from fairbind.model import CycleReport, PolicySettings, RejectionKind, TaskClass
 from fairbind.scheduling import run_cycle
-from fairbind.scheduling.cycle.order.task_queues import compute_turn
+from fairbind.scheduling.cycle.order.task_queues import compute_sort_key
 from seeds import draw_seeds
 
 MOST, ROTATING, MOST_OF_ALL = 8, 2, 30
@@ -504,13 +504,13 @@ def test_the_tasks_of_several_queues_are_in_turn_and_the_first_of_all_tells_the_
     ]
     cluster.add_pods(*pods)
     for queue in cluster.cache.books.queues.values():
-        group.add(compute_turn(queue.tasks[0]), queue)
+        group.add(compute_sort_key(queue.tasks[0]), queue)
     assert [task.uid for task in group.tasks] == ["uid-p0", "uid-p1", "uid-p2", "uid-p3"]
     assert group.uid == "uid-p0"
 
     first = group.first
-    group.remove(compute_turn(first.tasks[0]))
+    group.remove(compute_sort_key(first.tasks[0]))
     cluster.delete_pod(pods[0])
-    group.add(compute_turn(first.tasks[0]), first)
+    group.add(compute_sort_key(first.tasks[0]), first)
     assert [task.uid for task in group.tasks] == ["uid-p1", "uid-p2", "uid-p3"]
     assert group.uid == "uid-p1"

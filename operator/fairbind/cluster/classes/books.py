@@ -35,7 +35,7 @@ from fairbind.cluster.state.usage import Usage
 from fairbind.cluster.state.volumes import Volumes
 from fairbind.cluster.tenancy.tenants import Directory
 from fairbind.model import PolicySettings, Targets, Task, Wait
-from fairbind.scheduling.cycle.order.task_queues import compute_turn
+from fairbind.scheduling.cycle.order.task_queues import compute_sort_key
 
 MAX_CHANGED_QUEUES = 256
 """As many as a cycle may decide. Each costs up to 30 microseconds until it is a class again."""
@@ -371,9 +371,9 @@ class Books:
         self._move_waiting(self._list_selected_otherwise(most))
 
     def _list_waiting(self, uids: Iterable[str]) -> list[Waiting]:
-        """Return where those of some pods stand that wait, in their turn."""
+        """Return where those of some pods stand that wait, in their order."""
         waiting = [position for uid in uids if isinstance(position := self.entries[uid].position, Waiting)]
-        return sorted(waiting, key=lambda position: compute_turn(position.task))
+        return sorted(waiting, key=lambda position: compute_sort_key(position.task))
 
     def list_selected_stale(self) -> Iterable[QueueKey]:
         """Return the queues of which pods may be selected by other terms than the queues say."""
@@ -403,7 +403,7 @@ class Books:
         """Bring waiting pods to the queues of the images that count now.
 
         Thousands of queues may use an image, each for a class of its own, and an image is no more than a preference. So
-        `MAX_CHANGED_QUEUES` of them go over at a time, in the order of their turns; at a start all of them.
+        `MAX_CHANGED_QUEUES` of them go over at a time, in their order; at a start all of them.
         """
         keys = [position.key for position in self._list_waiting(self.images.take_stale())]
         self.image_stale |= dict.fromkeys(key for key in keys if key.unsupported is None)

@@ -7,7 +7,7 @@ from itertools import zip_longest
 
 from fairbind.cluster.classes.task_queue import TaskQueue
 from fairbind.cluster.state.queue_keys import QueueKey
-from fairbind.scheduling.cycle.order.task_queues import compute_turn
+from fairbind.scheduling.cycle.order.task_queues import compute_sort_key
 
 MAX_DUE = 256
 """So many queues whose tasks may go elsewhere than before become other classes at a time. Each costs 10 microseconds,
@@ -59,11 +59,11 @@ class DueQueues:
         if len(self._due) + sum(map(len, by_tenant.values())) > MAX_DUE:
             queues = self._queues
             for of_tenant in by_tenant.values():
-                of_tenant.sort(key=lambda key: compute_turn(queues[key].tasks[0]))
+                of_tenant.sort(key=lambda key: compute_sort_key(queues[key].tasks[0]))
         nth = zip_longest(*(of_tenant for _, of_tenant in sorted(by_tenant.items())))
         return (key for each in nth for key in each if key is not None)
 
 
 def find_part(most: int, fresh: int) -> int:
-    """Return how many go over at a time: fewer where many have just been put in turn, which takes as long."""
+    """Return how many go over at a time: fewer where many have just been put in order, which takes as long."""
     return most if fresh <= most else -(-most // 2)

@@ -30,10 +30,10 @@ def follow_growths(books: Books, counted: Iterable[str]) -> bool:
     if books.running.growing and books.turn_scheduler is None and not books.asking:
         axes, usable_r = books.servers.axes, books.servers.usable_r
         above = find_above(books.usage, books.running.growing, axes, usable_r, frozenset(counted))
-    turned, books.above = above ^ books.above, above
-    for tenant in sorted(turned & books.running.growing.keys()):
+    changed_sides, books.above = above ^ books.above, above
+    for tenant in sorted(changed_sides & books.running.growing.keys()):
         books.move_all(sorted(books.running.growing[tenant]))
-    return bool(turned)
+    return bool(changed_sides)
 
 
 def find_above(

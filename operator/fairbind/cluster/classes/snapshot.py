@@ -169,8 +169,8 @@ class SnapshotBuilder:
         self._note_changed_placements()
         books.changed_queues.update(dict.fromkeys(self._due.list_next(books.changed_queues, whole=whole)))
         choices = self.window.choose(books.queues_by_tenant, len(books.waiting_constraints), books.changed_queues)
-        turned = self._windowed_tenants ^ choices.keys()
-        for tenant in turned:
+        changed_sides = self._windowed_tenants ^ choices.keys()
+        for tenant in changed_sides:
             books.changed_queues.update(dict.fromkeys(books.queues_by_tenant.get(tenant, ())))
         self._windowed_tenants = frozenset(choices)
         before, self._made = self._made, None

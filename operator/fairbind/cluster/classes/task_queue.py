@@ -1,4 +1,4 @@
-"""Waiting pods, grouped in task classes and kept in their turn.
+"""Waiting pods, grouped in task classes and kept in their order.
 
 A class is one tenant's pods with equal demand, equal constraints and the same thing (if any) that forbids placing them.
 Its tasks stay sorted while pods come and go, and what a snapshot needs of it is remade only when it changed.
@@ -17,7 +17,7 @@ from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.state.node_books import Axes, compute_vector
 from fairbind.cluster.state.queue_keys import QueueKey
 from fairbind.model import DomainRules, Pin, Placement, Preferences, Rejection, RejectionKind, Task, TaskClass
-from fairbind.scheduling.cycle.order.task_queues import compute_turn
+from fairbind.scheduling.cycle.order.task_queues import compute_sort_key
 
 
 class ClassRules(NamedTuple):
@@ -72,14 +72,14 @@ class TaskQueue:
         self._shown: tuple[Task, ...] | None = None
 
     def add(self, task: Task) -> None:
-        """Take a task in its turn."""
-        insort(self.tasks, task, key=compute_turn)
+        """Take a task in its place."""
+        insort(self.tasks, task, key=compute_sort_key)
         self._shown = self._oldest = None
 
     def add_all(self, tasks: Iterable[Task]) -> None:
         """Take many tasks at once."""
         self.tasks.extend(tasks)
-        self.tasks.sort(key=compute_turn)
+        self.tasks.sort(key=compute_sort_key)
         self._shown = self._oldest = None
 
     def remove_all(self, uids: AbstractSet[str]) -> None:
@@ -89,7 +89,7 @@ class TaskQueue:
 
     def remove(self, task: Task) -> None:
         """Let a task go."""
-        index = bisect_left(self.tasks, compute_turn(task), key=compute_turn)
+        index = bisect_left(self.tasks, compute_sort_key(task), key=compute_sort_key)
         if self.tasks[index].uid != task.uid:
             raise KeyError(task.uid)
         del self.tasks[index]

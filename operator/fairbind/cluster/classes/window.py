@@ -1,14 +1,14 @@
-"""How many placements and classes of one tenant a snapshot holds: the rest of its pods wait in turn.
+"""How many placements and classes of one tenant a snapshot holds: the rest of its pods wait in order.
 
 Each placement costs memory and time for every node, in every replica, and a tenant may have thousands of pods that
 each may go elsewhere. So a snapshot holds `MAX_TENANT_PLACEMENTS` of a tenant at most, and fewer when there would be
-more than `MAX_PLACEMENTS` in all. Most of them are those of the pods whose turn comes first. A part of them goes round
+more than `MAX_PLACEMENTS` in all. Most of them are those of the pods that come first. A part of them goes round
 among all others, so that pods that fit nowhere do not keep those behind them from being looked at. When all have been
 looked at once since the last change, the round is over.
 
 Placements are counted as they are on the nodes of now: a thousand pods that differ in what no node has count as one.
 Queues of such a tenant that have the demand and the placement in common are one task class, which costs a cycle what
-one queue costs. So are its pods that are left out, which are blocked until their turn comes, and its pods that are not
+one queue costs. So are its pods that are left out, which are blocked until they are next, and its pods that are not
 supported, by reason. Tenants with fewer queues have a class for each of them.
 
 Classes cost time whatever their placement, so there is a limit for them, too: a tenant's pods may all ask for another
@@ -26,12 +26,12 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from fairbind.cluster.classes.task_queue import TaskQueue
-from fairbind.cluster.classes.window_groups import Group, GroupKey, KeyGroups, get_turn
+from fairbind.cluster.classes.window_groups import Group, GroupKey, KeyGroups, get_sort_key
 from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.objects.facts import Constraints
 from fairbind.cluster.state.queue_keys import QueueKey
 from fairbind.model import Rejection, RejectionKind, Task, TaskClass
-from fairbind.scheduling.cycle.order.task_queues import Turn, compute_turn
+from fairbind.scheduling.cycle.order.task_queues import SortKey, compute_sort_key
 
 MAX_TENANT_PLACEMENTS = 128
 """Half of what a cycle may decide: where all of them fit, the next cycle goes on with the rest."""
@@ -68,7 +68,7 @@ class Choice:
 class _Place(NamedTuple):
     """Where a queue is."""
 
-    turn: Turn
+    sort_key: SortKey
     group: Group
     queue: TaskQueue
 
@@ -89,7 +89,7 @@ class _Sorted:
     """All queues of a tenant, sorted as of a version of the nodes' features, and kept so while queues change.
 
     key_groups: the groups of each. classes: what they count together. unsupported: by reason. _order: the group of each
-    supported queue, in turn. _later: see `gather_later`, and what it was made without.
+    supported queue, in order. _later: see `gather_later`, and what it was made without.
     """
 
     def __init__(self, eligibility: Eligibility, queues: Iterable[TaskQueue]) -> None:
@@ -99,24 +99,24 @@ class _Sorted:
         self.unsupported: dict[Rejection, Group] = {}
         self._eligibility = eligibility
         self._places: dict[QueueKey, _Place] = {}
-        self._order: list[tuple[Turn, Group, TaskQueue]] = []
+        self._order: list[tuple[SortKey, Group, TaskQueue]] = []
         self._listed: list[Group] | None = None
         self._later: tuple[list[Group], tuple[Task, ...]] | None = None
-        for queue in sorted(queues, key=lambda queue: compute_turn(queue.tasks[0])):
-            self._add(queue, compute_turn(queue.tasks[0]))
+        for queue in sorted(queues, key=lambda queue: compute_sort_key(queue.tasks[0])):
+            self._add(queue, compute_sort_key(queue.tasks[0]))
 
     def follow(self, key: QueueKey, queue: TaskQueue | None) -> None:
         """Take a queue that came or changed; None: it is gone."""
         place = self._places.get(key)
-        turn = None if queue is None else compute_turn(queue.tasks[0])
-        if place is not None and place.turn == turn and place.queue is queue:
+        sort_key = None if queue is None else compute_sort_key(queue.tasks[0])
+        if place is not None and place.sort_key == sort_key and place.queue is queue:
             place.group.note_change()
             self._later = None
             return
         if place is not None:
             self._remove(key, place)
-        if queue is not None and turn is not None:
-            self._add(queue, turn)
+        if queue is not None and sort_key is not None:
+            self._add(queue, sort_key)
 
     def follow_features(self, queues: Mapping[QueueKey, TaskQueue]) -> bool:
         """Bring the sets that come with another answer on the nodes of now to where they are one with others.
@@ -134,7 +134,7 @@ class _Sorted:
             self._remove(key, self._places[key])
             queue = queues.get(key)
             if queue is not None:
-                self._add(queue, compute_turn(queue.tasks[0]))
+                self._add(queue, compute_sort_key(queue.tasks[0]))
         return True
 
     def _list_moved(self) -> list[QueueKey]:
@@ -172,7 +172,7 @@ class _Sorted:
         return None if place is None else place.group.task_class
 
     def list_groups(self) -> list[Group]:
-        """Return all groups of supported queues, in turn; not to be written to."""
+        """Return all groups of supported queues, in order; not to be written to."""
         if self._listed is None:
             self._listed = list(dict.fromkeys(group for _, group, _ in self._order))
         return self._listed
@@ -182,16 +182,16 @@ class _Sorted:
         return {reason: group.tasks for reason, group in self.unsupported.items()}
 
     def gather_later(self, shown: list[Group]) -> tuple[Task, ...]:
-        """Return the tasks of all other groups, in turn; the same while nothing of a queue changes."""
+        """Return the tasks of all other groups, in order; the same while nothing of a queue changes."""
         if self._later is None or self._later[0] != shown:
             without = set(shown)
             tasks = [task for _, group, queue in self._order if group not in without for task in queue.tasks]
             if len(tasks) > len(self._order) - sum(map(len, shown)):  # else each queue has one
-                tasks.sort(key=compute_turn)
+                tasks.sort(key=compute_sort_key)
             self._later = shown, tuple(tasks)
         return self._later[1]
 
-    def _add(self, queue: TaskQueue, turn: Turn) -> None:
+    def _add(self, queue: TaskQueue, sort_key: SortKey) -> None:
         self._listed = self._later = None
         key = queue.key
         if key.unsupported is None:
@@ -205,20 +205,20 @@ class _Sorted:
             if group is None:
                 group = same_key.groups[kind] = Group(same_key, kind)
                 self.classes += group.part
-            insort(self._order, (turn, group, queue), key=get_turn)
+            insort(self._order, (sort_key, group, queue), key=get_sort_key)
         else:
             group = self.unsupported.get(key.unsupported) or self.unsupported.setdefault(key.unsupported, Group())
-        self._places[key] = _Place(turn, group, queue)
-        group.add(turn, queue)
+        self._places[key] = _Place(sort_key, group, queue)
+        group.add(sort_key, queue)
 
     def _remove(self, key: QueueKey, place: _Place) -> None:
         self._listed = self._later = None
         del self._places[key]
         group = place.group
-        group.remove(place.turn)
+        group.remove(place.sort_key)
         same_key = group.same_key
         if same_key is not None:
-            del self._order[bisect_left(self._order, place.turn, key=get_turn)]
+            del self._order[bisect_left(self._order, place.sort_key, key=get_sort_key)]
             same_key.queues -= 1
         if group:
             return
@@ -269,24 +269,24 @@ class _Allowance:
     def take(self, groups: Iterable[Group], is_open: Callable[[Group], bool]) -> list[Group]:
         """Return which open ones of the groups are still allowed; those with a placement that is shown need no other.
 
-        groups: in turn. As soon as there is no placement left, the groups of those that are shown are asked instead:
+        groups: in order. As soon as there is no placement left, the groups of those that are shown are asked instead:
         there may be tens of thousands of others.
         """
         taken, self.is_cut = list[Group](), False
         for group in filter(is_open, groups):
             if group.same_key not in self._shown and not self._placements:
                 self.is_cut = True
-                self._take_shown(taken, group.turn, is_open)
+                self._take_shown(taken, group.sort_key, is_open)
                 break
             if not self._take(taken, group):
                 break
         return taken
 
-    def _take_shown(self, taken: list[Group], after: Turn, is_open: Callable[[Group], bool]) -> None:
-        """Take groups with a placement that is shown. after: those that come later in turn than this."""
+    def _take_shown(self, taken: list[Group], after: SortKey, is_open: Callable[[Group], bool]) -> None:
+        """Take groups with a placement that is shown. after: those that come later in order than this."""
         key_groups = [same_key for same_key in self._shown if same_key is not None]
-        groups = (group for same_key in key_groups for group in same_key.groups.values() if group.turn > after)
-        for group in sorted(filter(is_open, groups), key=attrgetter("turn")):
+        groups = (group for same_key in key_groups for group in same_key.groups.values() if group.sort_key > after)
+        for group in sorted(filter(is_open, groups), key=attrgetter("sort_key")):
             if not self._take(taken, group):
                 return
 
@@ -386,7 +386,7 @@ class Window:
         return Choice(shown, {**known.list_unsupported(), LATER: known.gather_later(shown)})
 
     def _pick(self, tenant: str, groups: list[Group]) -> list[Group]:
-        """Pick which groups are shown. groups: in turn, more than are allowed."""
+        """Pick which groups are shown. groups: in order, more than are allowed."""
         now = self._rounds.setdefault(tenant, _Round(began=self._changes))
         rotating, rotating_classes = (max(1, most // ROTATING_PART) for most in (self._limit, self._most_classes))
         allowed = _Allowance(self._limit - rotating, self._most_classes - rotating_classes)

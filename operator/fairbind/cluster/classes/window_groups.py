@@ -11,12 +11,12 @@ from fairbind.cluster.filters.attach_limits import VolumeLoad
 from fairbind.cluster.filters.volume_offers import Wanted
 from fairbind.cluster.objects.facts import Constraints, Demand, PodTerm, PodTerms
 from fairbind.model import Task, TaskClass
-from fairbind.scheduling.cycle.order.task_queues import Turn, compute_turn
+from fairbind.scheduling.cycle.order.task_queues import SortKey, compute_sort_key
 
 PINNED_PART = 1 / 16
 """What a class counts whose pods may use one node only."""
 
-get_turn = itemgetter(0)
+get_sort_key = itemgetter(0)
 
 GroupKey = tuple[
     Constraints,
@@ -34,7 +34,7 @@ want."""
 
 GroupKind = tuple[Demand, str | None, bool]
 """What a class of such a placement is told by: the demand, the only node that the pods may use (a DaemonSet's), and
-whether they take turns."""
+whether they are rationed."""
 
 
 class KeyGroups:
@@ -73,7 +73,7 @@ class Group:
         self.same_key = same_key
         self.kind = kind
         self.part = 1.0 if kind is None or kind[1] is None else PINNED_PART
-        self._ordered: list[tuple[Turn, TaskQueue]] = []
+        self._ordered: list[tuple[SortKey, TaskQueue]] = []
         self._tasks: tuple[Task, ...] | None = None
         self._uid: str | None = None
         self.is_stale = True
@@ -94,11 +94,11 @@ class Group:
 
     @property
     def first(self) -> TaskQueue:
-        """The queue whose turn comes first; there must be one."""
+        """The queue that is first; there must be one."""
         return self._ordered[0][1]
 
     @property
-    def turn(self) -> Turn:
+    def sort_key(self) -> SortKey:
         """Of the first task of all."""
         return self._ordered[0][0]
 
@@ -111,11 +111,11 @@ class Group:
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """Their tasks, in turn."""
+        """Their tasks, in order."""
         if self._tasks is None:
             tasks = [task for _, queue in self._ordered for task in queue.tasks]
             if len(tasks) > len(self._ordered):  # else each queue has one
-                tasks.sort(key=compute_turn)
+                tasks.sort(key=compute_sort_key)
             self._tasks = tuple(tasks)
         return self._tasks
 
@@ -124,12 +124,12 @@ class Group:
         self._tasks = self._uid = None
         self.is_stale = True
 
-    def add(self, turn: Turn, queue: TaskQueue) -> None:
-        """Take a queue whose first task has this turn. One that the task has left may still stand here with it."""
-        insort(self._ordered, (turn, queue), key=get_turn)
+    def add(self, sort_key: SortKey, queue: TaskQueue) -> None:
+        """Take a queue whose first task has this sort key. One that the task has left may still stand here with it."""
+        insort(self._ordered, (sort_key, queue), key=get_sort_key)
         self.note_change()
 
-    def remove(self, turn: Turn) -> None:
-        """Let the queue go that came with this turn."""
-        del self._ordered[bisect_left(self._ordered, turn, key=get_turn)]
+    def remove(self, sort_key: SortKey) -> None:
+        """Let the queue go that came with this sort key."""
+        del self._ordered[bisect_left(self._ordered, sort_key, key=get_sort_key)]
         self.note_change()

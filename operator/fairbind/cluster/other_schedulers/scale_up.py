@@ -23,7 +23,7 @@ def find_scale_ups(snapshot: Snapshot, report: CycleReport, is_gated: Callable[[
     if not (report.complete and snapshot.is_current):
         return []
     waits: dict[str, Wait] = {}
-    for wait in report.waits:  # by tenant and turn
+    for wait in report.waits:  # by tenant and sort key
         if could_help(wait) and is_gated(wait.first.uid):
             waits.setdefault(wait.task_class.tenant, wait)
     share_of, is_fair = dict(report.weighted_shares), POLICIES[report.policy].is_fair

@@ -115,7 +115,7 @@ class _Cycle:
     def _explain(self, *, complete: bool) -> list[Wait]:
         """Return the waits of classes that are not remembered."""
         draft = self.draft
-        waiting = [queue for queue in draft.queues if queue.turn is not None and queue.task_class.blocked is None]
+        waiting = [queue for queue in draft.queues if queue.sort_key is not None and queue.task_class.blocked is None]
         stuck = [queue for queue in waiting if complete or queue.fits_nowhere or id(queue.task_class) in draft.replaced]
         blocked = [queue for queue in draft.queues if queue.task_class.blocked is not None]
         kept: dict[int, Wait] = {}
@@ -132,7 +132,7 @@ class _Cycle:
         return [*kept.values(), *explain_waits(stuck=stuck, blocked=blocked, refusals=refusals, rivals=rivals)]
 
     def _remember(self, waits: list[Wait]) -> tuple[Wait, ...]:
-        """Return these waits and those that are remembered, by tenant and turn, and remember what of these lasts."""
+        """Return these waits and those that are remembered, sorted, and remember what of these lasts."""
         remembered, others = self.draft.remembered, waits
         if self.unschedulable is not None:
             others = [wait for wait in waits if not wait.is_whole]

@@ -40,10 +40,10 @@ from fairbind.scheduling.cycle.order.filling import Filling
 from fairbind.scheduling.cycle.order.task_queues import (
     Choice,
     ClassQueue,
+    SortRule,
     TenantQueue,
-    TurnRule,
     compute_arrival,
-    compute_turn,
+    compute_sort_key,
 )
 from fairbind.scheduling.cycle.servers.arrangements import Arrangement
 from fairbind.scheduling.cycle.servers.random_choices import RandomChoices
@@ -79,10 +79,10 @@ class Draft:
     """See the module. To be used within `expect_undefined_scores`.
 
     room, measure, topology, progress_of, queues: the state; for others to read. progress_of: by tenant. queues: by
-    tenant and turn, those of what was deferred behind them; each holds its tasks.
+    tenant and sort key, those of what was deferred behind them; each holds its tasks.
     remembered: the waits of classes that have no queue, because they were known to fit nowhere when the draft began.
     deferred: those of these classes for which one of a few servers has room then: they get a queue when their tenant's
-    turn comes, unless others have taken the room by then. unseen: those that got none although there was room, and of
+    is next, unless others have taken the room by then. unseen: those that got none although there was room, and of
     those that are stale in the snapshot, other than `remembered`.
     replaced: see `Recalled`.
     remembered_waits: the waits that were remembered of classes that have a queue, because they may fit where room has
@@ -108,7 +108,7 @@ class Draft:
         """
         self.snapshot = snapshot
         self.policy = policy
-        self.rule: TurnRule = compute_turn if policy.is_fair else compute_arrival
+        self.rule: SortRule = compute_sort_key if policy.is_fair else compute_arrival
         self.room = Room(snapshot.servers, None if state is None else state.get_left(snapshot.servers))
         self.deferred = NOTHING_DEFERRED
         self.unseen: list[TaskClass] = []
@@ -181,12 +181,12 @@ class Draft:
             self._filling.reopen_classes(opened)
 
     def place(self, queue: ClassQueue, server: int) -> Bind:
-        """Place the first task of a queue on a server, out of turn too.
+        """Place the first task of a queue on a server, out of order too.
 
         queue: one of `queues`, with tasks. server: its index. Raises InvalidProblemError when the task does not fit.
         """
         self._check_free()
-        if queue.turn is None or not self.fits(queue.task_class, server):
+        if queue.sort_key is None or not self.fits(queue.task_class, server):
             name = self.snapshot.servers.names[server]
             raise InvalidProblemError(f"no task of this class of {queue.task_class.tenant!r} fits on {name!r}")
         return self.take(Choice(queue, server, self.measure.pools.get_pool(server)))
@@ -329,7 +329,7 @@ class Draft:
     def _build_queues(self, task_classes: Iterable[TaskClass]) -> list[ClassQueue]:
         """Return a queue for each class, in an order that does not depend on the order of the classes."""
         queues = [self._build_queue(task_class) for task_class in task_classes]
-        queues.sort(key=lambda queue: (queue.progress.name, queue.turn, queue.task_class.demand_r))
+        queues.sort(key=lambda queue: (queue.progress.name, queue.sort_key, queue.task_class.demand_r))
         return queues
 
     def _build_queue(self, task_class: TaskClass) -> ClassQueue:
@@ -342,7 +342,7 @@ class Draft:
         )
 
     def _sort_tasks(self, tasks: Sequence[Task]) -> Sequence[Task]:
-        # A class keeps its tasks in the turn of a tenant's tasks already.
+        # A class keeps its tasks in the order of a tenant's tasks already.
         return tasks if self.policy.is_fair else sorted(tasks, key=compute_arrival)
 
     def _build_filling(self) -> Filling:
@@ -359,7 +359,7 @@ class Draft:
         return Filling([self._build_tenant_queue(name, by_tenant.get(name, [])) for name in names], self.measure)
 
     def _build_tenant_queue(self, tenant: str, queues: Sequence[ClassQueue]) -> TenantQueue:
-        """Return a tenant's queue, to which its classes that are deferred come when its turn comes."""
+        """Return a tenant's queue, to which its classes that are deferred come when it is next."""
         take_deferred = partial(self.take_deferred, tenant) if tenant in self.deferred else None
         return TenantQueue(queues, self.progress_of[tenant], self.measure, take_deferred)
 

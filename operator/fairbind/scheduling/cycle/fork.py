@@ -10,7 +10,7 @@ domains have opened meanwhile, so that the draft looks at nothing again. What is
 queues and what they closed, each has of its own.
 
 A draft has no queues for thousands of classes that are known to fit nowhere. Nor has a fork: it has some for those that
-may fit where it has freed room, and these when their tenant's turn comes. So a trial costs what it looks at.
+may fit where it has freed room, and these when their tenant comes. So a trial costs what it looks at.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Fork(Draft):
             live = self._list_live().get(task_class)
             queue = self._build_queue(task_class) if live is None else live.fork(self._shapes)
             self._queue_of[task_class] = queue
-        return None if queue.turn is None else queue
+        return None if queue.sort_key is None else queue
 
     def _list_live(self) -> dict[TaskClass, ClassQueue]:
         if self._live_queues is None:
@@ -103,10 +103,10 @@ class Fork(Draft):
         self._filling = None
 
     def _build_filling(self) -> Filling:
-        """Return a filling of tenant queues to which classes come when their tenant's turn comes."""
+        """Return a filling of tenant queues to which classes come when their tenant comes."""
         self._freed = sorted({*self.deferred.servers, *self.room.list_gains(self._room_start)})
         self._others_of = {}
-        for task_class in chain((queue.task_class for queue in self.queues if queue.turn is not None), self.unseen):
+        for task_class in chain((queue.task_class for queue in self.queues if queue.sort_key is not None), self.unseen):
             self._others_of.setdefault(task_class.tenant, []).append(task_class)
         names = sorted({*self._others_of, *self.remembered.list_tenants()})
         if not self.policy.is_fair:

@@ -28,7 +28,7 @@ from fairbind.scheduling.policies.target_ratios import TargetRatios
 class Policy:
     """One way to choose the next task and its server.
 
-    id: the stable name in settings, metrics, file names and test ids. name, paper, turn (who is next), server (which
+    id: the stable name in settings, metrics, file names and test ids. name, paper, order (who is next), server (which
     server): for people. build_measure: by what tenants are compared. build_fit: how servers are ranked.
     mechanism: the id, in `fairbind.fairness.mechanisms.registry`, of what it would give if tasks could be divided;
     None: no such.
@@ -42,7 +42,7 @@ class Policy:
     id: str
     name: str
     paper: str
-    turn: str
+    order: str
     server: str
     build_measure: Callable[[Snapshot], Measure]
     build_fit: Callable[[Snapshot], FitRule]
@@ -66,7 +66,7 @@ def _follow(mechanism: str, name: str, paper: str, *, has_classes: bool) -> Poli
         id=mechanism,
         name=name,
         paper=paper,
-        turn=_FOLLOWING,
+        order=_FOLLOWING,
         server=where if has_classes else _BEST_FIT,
         build_measure=TargetRatios,
         build_fit=BestFit,
@@ -82,7 +82,7 @@ _ENTRIES = (
         id="best-fit-drfh",
         name="Best-Fit DRFH",
         paper="Wang, Liang, Li, TPDS 2015, eq. (9); weights and mixed tasks: Ghodsi et al., NSDI 2011, 4.2 and 4.3",
-        turn=_LEAST_SHARE,
+        order=_LEAST_SHARE,
         server=_BEST_FIT,
         build_measure=build_cluster_shares,
         build_fit=BestFit,
@@ -92,7 +92,7 @@ _ENTRIES = (
         id="first-fit-drfh",
         name="First-Fit DRFH",
         paper="Wang, Liang, Li, TPDS 2015, section 6; Ghodsi et al., NSDI 2011, algorithm 1",
-        turn=_LEAST_SHARE,
+        order=_LEAST_SHARE,
         server="the first by name on which the task fits",
         build_measure=build_cluster_shares,
         build_fit=FirstFit,
@@ -102,7 +102,7 @@ _ENTRIES = (
         id="two-choices-drfh",
         name="Two-Choices DRFH",
         paper="DRFH with the choice of servers of Mitzenmacher, The Power of Two Choices, TPDS 2001",
-        turn=_LEAST_SHARE,
+        order=_LEAST_SHARE,
         server="the better fit of two that are drawn at random; the best fit of all when the pod fits on neither",
         build_measure=build_cluster_shares,
         build_fit=BestFit,
@@ -113,7 +113,7 @@ _ENTRIES = (
         id="ps-dsf",
         name="PS-DSF",
         paper="Khamse-Ashari et al., An Efficient and Fair Multi-Resource Allocation Mechanism, definition 4",
-        turn="the tenant and server class with the least weighted virtual dominant share",
+        order="the tenant and server class with the least weighted virtual dominant share",
         server="inside that class the one whose free resources are most like the task's demand",
         build_measure=lambda snapshot: DominantShares(compute_open_class_pools(snapshot)),
         build_fit=BestFit,
@@ -124,7 +124,7 @@ _ENTRIES = (
         id="rps-dsf",
         name="Residual PS-DSF",
         paper="Shan et al. 2018: PS-DSF with what is left in place of the capacity",
-        turn="the tenant and server class with the least weighted virtual dominant share of what the class has left",
+        order="the tenant and server class with the least weighted virtual dominant share of what the class has left",
         server="inside that class the one whose free resources are most like the task's demand",
         build_measure=lambda snapshot: DominantShares(compute_residual_pools(snapshot)),
         build_fit=BestFit,
@@ -135,7 +135,7 @@ _ENTRIES = (
         id="tsf",
         name="Task-Share Fairness",
         paper="Wang et al., Multi-Resource Fair Sharing for Datacenter Jobs with Placement Constraints, SC 2016",
-        turn="the tenant with the least weighted task share: each task counts 1 / (how many the cluster could run)",
+        order="the tenant with the least weighted task share: each task counts 1 / (how many the cluster could run)",
         server=_BEST_FIT,
         build_measure=TaskShares,
         build_fit=BestFit,
@@ -146,7 +146,7 @@ _ENTRIES = (
         id="asset-fairness",
         name="Asset Fairness",
         paper="Ghodsi et al., NSDI 2011, section 5.1",
-        turn="the tenant with the least weighted sum of its shares of all resources",
+        order="the tenant with the least weighted sum of its shares of all resources",
         server=_BEST_FIT,
         build_measure=SumsOfShares,
         build_fit=BestFit,
@@ -165,7 +165,7 @@ _ENTRIES = (
         id="fifo",
         name="First in, first out",
         paper="the baseline of the papers",
-        turn="the task of any tenant that has waited longest, higher priorities first",
+        order="the task of any tenant that has waited longest, higher priorities first",
         server=_BEST_FIT,
         build_measure=build_cluster_shares,
         build_fit=BestFit,

@@ -20,7 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from fairbind.model import Snapshot, TaskClass
-from fairbind.scheduling.cycle.order.task_queues import compute_turn
+from fairbind.scheduling.cycle.order.task_queues import compute_sort_key
 from fairbind.scheduling.policies.levels import Progress
 from fairbind.simulator.baselines.fraction_measure import FractionMeasure
 
@@ -70,12 +70,12 @@ class CostsWithNextTask(FractionMeasure):
         """Return what the tenant's waiting tasks count in shares, in their order."""
         order = self._orders.get(tenant)
         if order is None:
-            turns = [
-                (compute_turn(task), task_class.share_demand_r)
+            sort_keys = [
+                (compute_sort_key(task), task_class.share_demand_r)
                 for task_class in self._classes[tenant]
                 for task in task_class.tasks
             ]
-            order = self._orders[tenant] = [demand_r for _, demand_r in sorted(turns)]
+            order = self._orders[tenant] = [demand_r for _, demand_r in sorted(sort_keys)]
         return order
 
 

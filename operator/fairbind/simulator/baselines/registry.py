@@ -26,12 +26,12 @@ _WITH_FGD: Final = ("best-fit-drfh", "ps-dsf", "fifo")
 """The policies that can have their servers chosen by fragmentation."""
 
 
-def _rule_of(name: str, baseline: str, turn: str, build_measure: Callable[[Snapshot], Measure]) -> Policy:
+def _rule_of(name: str, baseline: str, order: str, build_measure: Callable[[Snapshot], Measure]) -> Policy:
     return Policy(
         id=baseline,
         name=f"The rule of {name}, by our reading",
         paper=f"its public documentation; see fairbind.simulator.baselines.{baseline.removesuffix('-rule')}",
-        turn=turn,
+        order=order,
         server=POLICIES["best-fit-drfh"].server,
         build_measure=build_measure,
         build_fit=BestFit,
@@ -49,7 +49,7 @@ _RULES = (
         id="kube-scheduler-rule",
         name="The rule of kube-scheduler, by our reading",
         paper="its public documentation; see fairbind.simulator.baselines.kube_scheduler",
-        turn="the task of any tenant with the highest priority, then the one that has waited longest",
+        order="the task of any tenant with the highest priority, then the one that has waited longest",
         server="the one with the most cpu and memory left after the task",
         build_measure=build_cluster_shares,
         build_fit=LeastAllocated,

@@ -23,27 +23,27 @@ from fairbind.scheduling.policies.measures import Measure
 NEVER = -1
 """No version: a level was not looked at yet."""
 
-Turn = tuple[int, float, str, str]
-TurnRule = Callable[[Task], Turn]
+SortKey = tuple[int, float, str, str]
+SortRule = Callable[[Task], SortKey]
 
 
-def compute_turn(task: Task) -> Turn:
+def compute_sort_key(task: Task) -> SortKey:
     """Return what orders the tasks of one tenant: higher priority, then earlier queue time, then uid."""
     return -task.priority, task.queue_time, task.uid, ""
 
 
-def compute_arrival(task: Task) -> Turn:
+def compute_arrival(task: Task) -> SortKey:
     """Return what orders all tasks for `fifo`: higher priority, then earlier queue time, then name (then uid)."""
     return -task.priority, task.queue_time, task.name, task.uid
 
 
 class ClassQueue:
-    """The tasks of one class that still wait, in their turn. tasks: all of them, in the order that the rule gives."""
+    """The tasks of one class that still wait, in their order. tasks: all of them, in the order that the rule gives."""
 
-    __slots__ = ("_next", "_rule", "_shape", "_shapes", "_tasks", "progress", "task_class", "turn")
+    __slots__ = ("_next", "_rule", "_shape", "_shapes", "_tasks", "progress", "sort_key", "task_class")
 
     def __init__(
-        self, task_class: TaskClass, tasks: Sequence[Task], *, progress: Progress, rule: TurnRule, shapes: Shapes
+        self, task_class: TaskClass, tasks: Sequence[Task], *, progress: Progress, rule: SortRule, shapes: Shapes
     ) -> None:
         self.task_class = task_class
         self.progress = progress
@@ -52,11 +52,11 @@ class ClassQueue:
         self._rule = rule
         self._tasks = tasks
         self._next = 0
-        self.turn: Turn | None = rule(tasks[0])
+        self.sort_key: SortKey | None = rule(tasks[0])
 
     @property
     def first(self) -> Task:
-        """The task whose turn is next; there must be one."""
+        """The task that is next; there must be one."""
         return self._tasks[self._next]
 
     @property
@@ -94,7 +94,7 @@ class ClassQueue:
     @property
     def may_fit(self) -> bool:
         """Whether it has tasks left, and one of them may fit somewhere; False is certain."""
-        return self.turn is not None and self.shape.has_open()
+        return self.sort_key is not None and self.shape.has_open()
 
     def fork(self, shapes: Shapes) -> ClassQueue:
         """Return a queue that is where this one is, and goes on apart from it."""
@@ -110,17 +110,17 @@ class ClassQueue:
         """Take the first task out."""
         task = self._tasks[self._next]
         self._next += 1
-        self.turn = self._rule(self._tasks[self._next]) if self._next < len(self._tasks) else None
+        self.sort_key = self._rule(self._tasks[self._next]) if self._next < len(self._tasks) else None
         return task
 
     def close(self) -> None:
         """Let none of its tasks be decided any more."""
-        self.turn = None
+        self.sort_key = None
 
     def push_back(self) -> None:
         """Put the task back that was taken out last."""
         self._next -= 1
-        self.turn = self._rule(self._tasks[self._next])
+        self.sort_key = self._rule(self._tasks[self._next])
 
 
 class Choice(NamedTuple):
@@ -132,10 +132,10 @@ class Choice(NamedTuple):
 
 
 class TenantQueue:
-    """Classes that wait for the same turn: those of one tenant, or of all.
+    """Classes that wait in one order: those of one tenant, or of all.
 
     progress: whose level decides when the queue is served; None: it has no level. open_pools: indices, ascending.
-    _deferred: gives more classes, or None, once a turn comes; see `Draft`.
+    _deferred: gives more classes, or None, once the line is next; see `Draft`.
     _levels: a heap of (level, pool, version) for a few open pools; what is not of the current version is a lower bound.
     _pinned: classes that may use one server, by its pool, as far as they may fit; None: not looked at yet.
     """
@@ -169,7 +169,7 @@ class TenantQueue:
         self._pinned: dict[int, list[ClassQueue]] | None = None
         self._levels: list[tuple[int, int, int]] = []
         self._reaching: dict[int, list[int]] | None = None
-        self._heads: dict[int, list[tuple[Turn, int]]] = {}
+        self._heads: dict[int, list[tuple[SortKey, int]]] = {}
 
     def list_ruled(self) -> list[tuple[DomainRules, int]]:
         """Return the classes with rules, as (rules, number)."""
@@ -177,7 +177,7 @@ class TenantQueue:
 
     def is_narrowed(self, n: int) -> bool:
         """Whether the class with this number waits, and it was seen that nothing of it fits somewhere."""
-        return self._queues[n].turn is not None and self._queues[n].is_narrowed
+        return self._queues[n].sort_key is not None and self._queues[n].is_narrowed
 
     def reopen(self) -> None:
         """Forget what fitted nowhere, and how far the tenant is: room has come back, or its tasks went."""
@@ -196,8 +196,8 @@ class TenantQueue:
             self._pinned = None
         for pool in pools:
             heads = self._heads.get(pool)
-            if heads is not None and queue.turn is not None:
-                heappush(heads, (queue.turn, n))
+            if heads is not None and queue.sort_key is not None:
+                heappush(heads, (queue.sort_key, n))
 
     def find_pool(self) -> tuple[int, int] | None:
         """Return the least level on an open pool and that pool, the first of equals; None without open pools."""
@@ -233,12 +233,12 @@ class TenantQueue:
         if heads is None:
             heads = self._heads[pool] = self._collect_heads(pool)
         while heads:
-            turn, n = heads[0]
+            sort_key, n = heads[0]
             queue = self._queues[n]
-            if queue.turn is None:
+            if queue.sort_key is None:
                 heappop(heads)
-            elif queue.turn != turn:
-                heapreplace(heads, (queue.turn, n))
+            elif queue.sort_key != sort_key:
+                heapreplace(heads, (queue.sort_key, n))
             else:
                 server = queue.find_server(pool)
                 if server is not None:
@@ -251,12 +251,12 @@ class TenantQueue:
 
         seen: a pool in which nothing fitted. Raises InvariantError if it would stay open: the filling would never end.
         """
-        if all(queue.turn is None for queue in self._queues):  # also when what was deferred has no room any more
+        if all(queue.sort_key is None for queue in self._queues):  # also when what was deferred has no room any more
             self.open_pools = self.open_pools[:0]
             return
         open_p = np.zeros(len(self._measure.pools.amount_pr), dtype=np.bool_)
         for queue in self._wide:
-            if queue.turn is not None:
+            if queue.sort_key is not None:
                 queue.shape.add_open(open_p)
         open_p[self._find_pinned_pools(seen)] = True
         if open_p[seen]:
@@ -283,14 +283,16 @@ class TenantQueue:
             self._pinned.pop(seen, None)
         return list(self._pinned)
 
-    def _collect_heads(self, pool: int) -> list[tuple[Turn, int]]:
-        """Return a heap of the classes that can use a server of the pool, by the turn of their next task."""
+    def _collect_heads(self, pool: int) -> list[tuple[SortKey, int]]:
+        """Return a heap of the classes that can use a server of the pool, by the sort key of their next task."""
         if self._reaching is None:
             self._reaching = {}
             for n, queue in enumerate(self._queues):
                 for reached in queue.reach:
                     self._reaching.setdefault(reached, []).append(n)
-        heads = [(turn, n) for n in self._reaching.get(pool, ()) if (turn := self._queues[n].turn) is not None]
+        heads = [
+            (sort_key, n) for n in self._reaching.get(pool, ()) if (sort_key := self._queues[n].sort_key) is not None
+        ]
         heapify(heads)
         return heads
 
@@ -302,7 +304,7 @@ class TenantQueue:
         """
         pools = self._measure.pools
         zero_pools = find_zero_levels(progress, pools, self.open_pools)
-        waiting = [(queue.turn, n) for n, queue in enumerate(self._queues) if queue.turn is not None]
+        waiting = [(queue.sort_key, n) for n, queue in enumerate(self._queues) if queue.sort_key is not None]
         for _, n in sorted(waiting):
             queue = self._queues[n]
             among = queue.shape.choose_open(zero_pools)

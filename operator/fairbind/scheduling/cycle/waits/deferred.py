@@ -14,7 +14,7 @@ from fairbind.scheduling.cycle.waits.store import SINGLE_CLASSES, Fitting
 
 
 class DeferredClasses:
-    """Classes for which one of a few servers had room, by tenant, until it is the tenant's turn.
+    """Classes for which one of a few servers had room, by tenant, until the tenant is next.
 
     servers: their indices. _places_of: where a tenant's classes are among all of them. _demand_rn: what all ask for,
     shape (R, n), _least_r: the least of it, length R; None: not needed yet.

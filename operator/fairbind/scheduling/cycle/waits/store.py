@@ -16,7 +16,7 @@ import numpy as np
 
 from fairbind.model import Placement, TaskClass, Until, Wait
 from fairbind.model.servers import FloatArray, IndexArray
-from fairbind.scheduling.cycle.order.task_queues import Turn, TurnRule
+from fairbind.scheduling.cycle.order.task_queues import SortKey, SortRule
 from fairbind.scheduling.cycle.servers.room import Room
 from fairbind.scheduling.cycle.waits.ends import Ends, Usage
 from fairbind.scheduling.cycle.waits.explain import identify_reach
@@ -30,14 +30,14 @@ SINGLE_CLASSES = 16
 MANY_SERVERS = 8
 """Of more servers arrays are asked sooner than each (measured)."""
 
-_Key = tuple[str, Turn]
+_Key = tuple[str, SortKey]
 
 _TenantReach = tuple[str, int, str | None]
 """A tenant, and what is the same for classes that may use the same servers."""
 
 
 class Remembered:
-    """Waits by tenant and turn, one for a class, which is told by its identity. rule: gives the turn.
+    """Waits by tenant and sort key, one for a class, which is told by its identity. rule: gives the sort key.
 
     _index: None: to be made of all when it is asked. _reserved: the classes that may use reserved room.
     _reaches: for each tenant and reach, what classes ask for, and one that has it. _ends: waits by what else ends them.
@@ -45,7 +45,7 @@ class Remembered:
 
     __slots__ = ("_ends", "_index", "_keys", "_ordered", "_reaches", "_reserved", "_wait_of", "_waits", "rule")
 
-    def __init__(self, rule: TurnRule) -> None:
+    def __init__(self, rule: SortRule) -> None:
         self.rule = rule
         self.clear()
 
@@ -95,7 +95,7 @@ class Remembered:
         return {tenant for tenant, _, _ in self._reaches}
 
     def list_of(self, tenant: str) -> list[Wait]:
-        """Return the waits of a tenant, by turn."""
+        """Return the waits of a tenant, by sort key."""
         start = bisect_left(self._keys, tenant, key=itemgetter(0))
         return self._ordered[start : bisect_right(self._keys, tenant, lo=start, key=itemgetter(0))]
 

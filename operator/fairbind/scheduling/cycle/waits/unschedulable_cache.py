@@ -5,7 +5,7 @@ nowhere, and to explain it again, costs all decisions ten microseconds a kind. F
 few servers gain room: what fitted nowhere can fit there only. A kind that is not looked at keeps its explanation.
 
 Many kinds may fit where servers have room again, and the first of them takes it. Where these servers are few, the
-others are asked about them only, and unless the cycle is to explain, when their tenant's turn comes: what does not fit
+others are asked about them only, and unless the cycle is to explain, when their tenant comes: what does not fit
 any more then keeps its explanation, too.
 
 Free capacity ends most waits. A wait says what else may end it (`Wait.until`). The part that learns of such an event
@@ -29,7 +29,7 @@ import numpy as np
 
 from fairbind.model import DomainRules, Domains, Event, LimitRule, ServerTable, Snapshot, TaskClass, Wait
 from fairbind.model.servers import BoolArray, FloatArray, IndexArray
-from fairbind.scheduling.cycle.order.task_queues import TurnRule, compute_turn
+from fairbind.scheduling.cycle.order.task_queues import SortRule, compute_sort_key
 from fairbind.scheduling.cycle.servers.room import Room
 from fairbind.scheduling.cycle.servers.scored_demands import SINGLE_SCORES
 from fairbind.scheduling.cycle.servers.topology import TopologyState
@@ -85,7 +85,7 @@ class UnschedulableCache:
         self._accepting_k: BoolArray = np.zeros(0, dtype=np.bool_)
         self._left_rk: FloatArray = np.zeros((0, 0))
         self._taken_keys: dict[int, frozenset[str]] = {}
-        self._remembered = Remembered(compute_turn)
+        self._remembered = Remembered(compute_sort_key)
         self._others: dict[int, TaskClass] = {}
         self._seen: tuple[TaskClass, ...] | None = None
         self._next_forgotten = 0
@@ -158,7 +158,7 @@ class UnschedulableCache:
         return found
 
     def recall(
-        self, snapshot: Snapshot, room: Room, rule: TurnRule, *, defers: bool = False, now: float = 0.0
+        self, snapshot: Snapshot, room: Room, rule: SortRule, *, defers: bool = False, now: float = 0.0
     ) -> Recalled:
         """Return what still fits nowhere, and all others. room: before any decision. now: ends waits for a time.
 
@@ -193,7 +193,7 @@ class UnschedulableCache:
         others.update((id(each), each) for each in fitting)
         return Recalled(remembered, deferred, replaced, list(others.values()), remembered_waits, only_servers)
 
-    def _goes_with(self, snapshot: Snapshot, rule: TurnRule) -> bool:
+    def _goes_with(self, snapshot: Snapshot, rule: SortRule) -> bool:
         """Whether what is remembered goes with these servers and this order."""
         is_same = snapshot.servers.names == self._names and snapshot.resources == self._resources
         return is_same and rule is self._remembered.rule

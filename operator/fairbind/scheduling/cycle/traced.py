@@ -1,4 +1,4 @@
-"""Whose turn it was: the order of a cycle's decisions, with where the tenant of each stood before it.
+"""The order of a cycle's decisions, with where the tenant of each stood before it.
 
 The decisions are made once more by the same draft, which is asked about its measure on the way. A cycle itself does not
 note this, because nothing in the operator reads it.
@@ -14,7 +14,7 @@ from fairbind.scheduling.policies.registry import get_policy
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class Decision:
     """One decision. share: where its tenant stood before it, in what the policy measures by; None: nothing is measured.
 
     label: what the number is, for people, after "its". has_classes: whether it stood there on the server's class only.
@@ -26,16 +26,16 @@ class Turn:
     has_classes: bool
 
 
-def trace_turns(snapshot: Snapshot, settings: PolicySettings, count: int) -> list[Turn]:
+def trace_decisions(snapshot: Snapshot, settings: PolicySettings, count: int) -> list[Decision]:
     """Return the first so many decisions that `run_cycle` makes of this snapshot, in their order."""
     policy = get_policy(settings.policy)
-    turns: list[Turn] = []
+    decisions: list[Decision] = []
     with expect_undefined_scores():
         draft = Draft(snapshot, policy, seed=settings.seed)
         measure = draft.measure
         has_classes = policy.is_fair and measure.pools.pool_k is not None
-        while len(turns) < count and (choice := draft.find_choice()) is not None:
+        while len(decisions) < count and (choice := draft.find_choice()) is not None:
             pool = measure.pools.get_pool(choice.server)
             share = measure.compute_share(choice.queue.progress, pool) if policy.is_fair else None
-            turns.append(Turn(draft.take(choice), share, measure.label, has_classes))
-    return turns
+            decisions.append(Decision(draft.take(choice), share, measure.label, has_classes))
+    return decisions
