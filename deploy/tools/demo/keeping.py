@@ -18,7 +18,7 @@ from pathlib import Path
 from demo import interruption
 
 LET_GO = b"+"
-TURN_SECONDS = 0.5
+PERMIT_SECONDS = 0.5
 
 
 class Leash:
@@ -75,7 +75,7 @@ def run_on_leash(work: Callable[[Leash], int]) -> int:
 
 def _follow(pid: int, news: int) -> int:
     try:
-        while not select.select([news], [], [], TURN_SECONDS)[0]:
+        while not select.select([news], [], [], PERMIT_SECONDS)[0]:
             pass
         if os.read(news, 1) == LET_GO:
             return 0

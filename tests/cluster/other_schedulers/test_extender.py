@@ -1,4 +1,4 @@
-"""What kube-scheduler is answered: whose turn it is, on which nodes, and which evictions are fair."""
+"""What kube-scheduler is answered: whose permit it is, on which nodes, and which evictions are fair."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cluster.builders import SCHEDULER, Cluster, Json, make_node, make_pod
 from fairbind.cluster.objects.extender_wire import Identity, MetaPod, MetaVictims
 from fairbind.cluster.other_schedulers import extender
 from fairbind.cluster.other_schedulers.extender import MOST_NAMED, Extender, Shares
-from fairbind.cluster.other_schedulers.extender_turns import DELAY_SECONDS, ExtenderTurns, Turn
+from fairbind.cluster.other_schedulers.permits import DELAY_SECONDS, Permit, Permits
 from fairbind.cluster.tenancy.tenants import TenantSpec
 from fairbind.model import PolicySettings
 from fairbind.scheduling import run_cycle
@@ -23,32 +23,32 @@ OTHER = "default-scheduler"
 
 
 class World(Cluster):
-    """Nodes, tenants with weights, and the extender's answers. passed: whose turn went to whom."""
+    """Nodes, tenants with weights, and the extender's answers. passed: whose permit went to whom."""
 
     def __init__(self, policy: str = "best-fit-drfh", **weights: int) -> None:
         super().__init__(asking=frozenset({OTHER}))
-        self.turns = ExtenderTurns()
+        self.permits = Permits()
         self.passed: list[tuple[str, str]] = []
-        self.extender = Extender(self.cache, self.turns, on_passed=self._note_passed)
+        self.extender = Extender(self.cache, self.permits, on_passed=self._note_passed)
         self.now = 0.0
         self.cache.set_policy(PolicySettings(policy=policy))
         for name, weight in weights.items():
             self.cache.set_tenant(TenantSpec(name, weight=Fraction(weight), namespaces=frozenset({name})))
 
-    def _note_passed(self, other: str, uid: str, _turn: Turn) -> None:
+    def _note_passed(self, other: str, uid: str, _turn: Permit) -> None:
         self.passed.append((other, uid))
 
     def give(self, uid: str, node: str) -> None:
         """Carry out what a cycle decided."""
         pod = self.cache.find_pod(uid)
         assert pod is not None
-        turn = self.extender.make_turn(uid, pod.tenant, node)
+        permit = self.extender.make_permit(uid, pod.tenant, node)
         assert self.cache.assume(uid, node)
-        turn.is_given = True
-        self.turns.give(uid, turn)
+        permit.is_given = True
+        self.permits.give(uid, permit)
 
     def decide(self, limit: int = 100) -> list[str]:
-        """Run a cycle, give the turns, and return whose they are."""
+        """Run a cycle, give the permits, and return whose they are."""
         report = run_cycle(self.cache.build_snapshot(), self.cache.settings, 0.0, limit=limit)
         for bind in report.bindings:
             self.give(bind.task.uid, bind.server)
@@ -68,7 +68,7 @@ class World(Cluster):
         """Bind a pod, and let the watch say so."""
         assert self.extender.begin_binding(Identity(pod["metadata"]["uid"]), node) is None
         self.change_pod(pod, lambda changed: changed["spec"].update(nodeName=node))
-        self.turns.end(pod["metadata"]["uid"])
+        self.permits.end(pod["metadata"]["uid"])
 
 
 def make(name: str, namespace: str = "a", *, cpu: str = "1", **fields: Any) -> Json:
@@ -226,7 +226,7 @@ def test_a_turn_does_not_go_to_an_equal_pod_that_fairbind_binds_itself(world: Wo
     world.add_pods(make("p"), make("own", scheduler=SCHEDULER))
     world.give("uid-p", "n")
     assert world.filter("uid-own", "n") == []
-    assert world.turns.find("uid-p")
+    assert world.permits.find("uid-p")
 
 
 class TestNodesThatThePolicyRulesOut:
@@ -316,8 +316,8 @@ def test_in_whatever_order_kube_scheduler_asks_shares_follow_the_weights(
     world.add_pods(*waiting.values())
     bound = dict.fromkeys(tenants, 0)
     for _ in range(400):
-        if len(world.turns) < most:
-            world.decide(most - len(world.turns))
+        if len(world.permits) < most:
+            world.decide(most - len(world.permits))
         uid = order.choice(sorted(waiting))
         passed = world.filter(uid, "n", "m", "o")
         world.now += order.choice((0.0, DELAY_SECONDS))

@@ -10,7 +10,7 @@ import pytest
 from cluster.builders import Json, make_node, make_pod
 from fairbind.kube.operator.extender import ExtenderSettings
 from fairbind.kube.operator.gates import GateSettings
-from fairbind.kube.writers.nudge import TURN_CONDITION
+from fairbind.kube.writers.nudge import PERMIT_CONDITION
 from kube.assembled.replicas import Scene, in_virtual_time, playing
 
 OTHER = "default-scheduler"
@@ -74,4 +74,4 @@ async def test_what_wakes_a_pod_says_of_which_generation_it_is() -> None:
         scene.server.put("nodes", make_node("n1"))
         await scene.pass_until_leading()
         scene.server.put("pods", make_pod("p", scheduler=OTHER))
-        await scene.pass_until(lambda: find_observed(scene, TURN_CONDITION) == 1)
+        await scene.pass_until(lambda: find_observed(scene, PERMIT_CONDITION) == 1)

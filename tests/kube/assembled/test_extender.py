@@ -14,7 +14,7 @@ from cluster.builders import Json, make_node, make_pod
 from fairbind.cluster.loop.pacing_events import BindResult
 from fairbind.cluster.other_schedulers.extender import OWN_REASONS
 from fairbind.kube.operator.extender import ExtenderSettings
-from fairbind.kube.writers.nudge import TURN_CONDITION
+from fairbind.kube.writers.nudge import PERMIT_CONDITION
 from kube.assembled.faults import LEASES, delay, ignore, lose_answer, refuse
 from kube.assembled.replicas import Replica, Scene, in_virtual_time, playing
 
@@ -163,7 +163,7 @@ async def test_shares_follow_the_weights_and_no_room_is_idle_for_long() -> None:
         assert scene.now - freed_at <= 2.0
         assert count_bound(scene) == {"team": 4, "other": 8}
         conditions = {each["type"] for pod in pods.values() for each in pod["status"].get("conditions", ())}
-        assert conditions <= {TURN_CONDITION, "PodScheduled"}
+        assert conditions <= {PERMIT_CONDITION, "PodScheduled"}
 
 
 @in_virtual_time
@@ -399,5 +399,5 @@ def find_nudged(scene: Scene) -> set[str]:
     return {
         key
         for key, pod in scene.server.kinds["pods"].objects.items()
-        if any(each["type"] == TURN_CONDITION for each in pod["status"].get("conditions", ()))
+        if any(each["type"] == PERMIT_CONDITION for each in pod["status"].get("conditions", ()))
     }

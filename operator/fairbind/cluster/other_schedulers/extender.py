@@ -1,7 +1,7 @@
 """What kube-scheduler is answered in extender mode: filter, prioritize, whether it may bind, and preempt.
 
-A pod passes when it has its turn (`extender_turns`), on the nodes where the policy wants it and on which no other turn
-keeps the room. So no tenant that comes before it in the policy's order has a pod that fits there and has no turn yet:
+A pod passes when it has a permit (`permits`), on the nodes where the policy wants it and on which no other permit
+keeps the room. So no tenant that comes before it in the policy's order has a pod that fits there and has no permit yet:
 the cycle would have decided that one first. Pods that belong to no tenant pass everywhere. Filter and prioritize book
 nothing; kube-scheduler also asks for pods that it only tries in its mind.
 
@@ -28,7 +28,7 @@ from fairbind.cluster.objects.extender_wire import (
     MetaVictims,
 )
 from fairbind.cluster.objects.facts import PodFacts
-from fairbind.cluster.other_schedulers.extender_turns import ClassNodes, ExtenderTurns, Turn
+from fairbind.cluster.other_schedulers.permits import ClassNodes, Permit, Permits
 from fairbind.cluster.state.node_books import compute_vector
 from fairbind.cluster.state.pods import PodEntry, find_detail, find_tenant
 from fairbind.cluster.state.positions import Bound, Opened, Waiting
@@ -40,16 +40,16 @@ MOST_NAMED = 64
 """So many nodes are named with the reason of a refusal; the others are refused all the same."""
 HIGHEST_SCORE = 10
 
-NOT_ITS_TURN = "not its turn"
+NOT_PERMITTED = "not its turn"
 UNKNOWN = "fairbind has not seen this pod yet"
 OTHER_SCHEDULER = "fairbind gives no turns to pods of this scheduler"
 BEING_BOUND = "the pod is being bound already"
-OWN_TENANT = f"{NOT_ITS_TURN}: other pods of its tenant come before it"
-NOT_DECIDED = f"{NOT_ITS_TURN}: fairbind has not decided that it fits"
+OWN_TENANT = f"{NOT_PERMITTED}: other pods of its tenant come before it"
+NOT_DECIDED = f"{NOT_PERMITTED}: fairbind has not decided that it fits"
 OTHER_CLASS = "the policy decided another server class for the pod"
 NO_ROOM = "its free capacity is kept for other pods that have their turn"
 NOT_USED = "fairbind places no such pods on this node"
-OWN_REASONS = (NOT_ITS_TURN, UNKNOWN, OTHER_SCHEDULER, BEING_BOUND, OTHER_CLASS, NO_ROOM, NOT_USED)
+OWN_REASONS = (NOT_PERMITTED, UNKNOWN, OTHER_SCHEDULER, BEING_BOUND, OTHER_CLASS, NO_ROOM, NOT_USED)
 """Words of every refusal of ours. kube-scheduler repeats them, and says by them that it would have placed the pod."""
 
 Shares = Mapping[str, tuple[float, float | None]]
@@ -57,19 +57,17 @@ Shares = Mapping[str, tuple[float, float | None]]
 
 
 class Extender:
-    """Answers about one cache. on_passed: called with two UIDs when the turn of the first went to the second."""
+    """Answers about one cache. on_passed: called with two UIDs when the permit of the first went to the second."""
 
-    def __init__(
-        self, cache: ClusterCache, turns: ExtenderTurns, *, on_passed: Callable[[str, str, Turn], None]
-    ) -> None:
+    def __init__(self, cache: ClusterCache, permits: Permits, *, on_passed: Callable[[str, str, Permit], None]) -> None:
         self._cache = cache
-        self._turns = turns
+        self._permits = permits
         self._on_passed = on_passed
 
-    def make_turn(self, uid: str, tenant: str, node: str) -> Turn:
-        """Return the turn of a pod for which a cycle decided a node; it holds its room there."""
+    def make_permit(self, uid: str, tenant: str, node: str) -> Permit:
+        """Return the permit of a pod for which a cycle decided a node; it holds its room there."""
         entry = self._cache.books.entries[uid]
-        return Turn(tenant, node, self._find_class(node), self._find_likeness(entry, tenant))
+        return Permit(tenant, node, self._find_class(node), self._find_likeness(entry, tenant))
 
     def filter(self, pod: Identity, names: Sequence[str], now: float) -> ExtenderFilterResult:
         """Return on which of the nodes a pod may be placed now. names: as kube-scheduler found them."""
@@ -80,63 +78,63 @@ class Extender:
         if reason is not None:
             return _refuse(names, reason)
         assert facts is not None
-        turn = self._turns.find(facts.uid)
-        assert turn is not None
-        fits_n = self._find_fits(facts, turn, names)
+        permit = self._permits.find(facts.uid)
+        assert permit is not None
+        fits_n = self._find_fits(facts, permit, names)
         usable_n = self._find_usable(facts, names)
         refusals = [
-            OTHER_CLASS if not turn.may_go(name) else NOT_USED if not is_usable else NO_ROOM if not fits else None
+            OTHER_CLASS if not permit.may_go(name) else NOT_USED if not is_usable else NO_ROOM if not fits else None
             for name, fits, is_usable in zip(names, fits_n.tolist(), usable_n, strict=True)
         ]
         passed = [name for name, refusal in zip(names, refusals, strict=True) if refusal is None]
         refused = ((name, refusal) for name, refusal in zip(names, refusals, strict=True) if refusal is not None)
         reasons = dict(islice(refused, MOST_NAMED))
         if passed:
-            self._turns.note_told(facts.uid, now)
+            self._permits.note_told(facts.uid, now)
         return ExtenderFilterResult(passed, reasons, reasons)
 
     def prioritize(self, pod: Identity, names: Sequence[str]) -> list[HostPriority]:
         """Return how well nodes suit a pod: the decided one has 10, the others less, in the order of the policy's fit.
 
-        All have 0 when the pod has no turn.
+        All have 0 when the pod has no permit.
         """
-        turn = self._turns.find(pod.uid)
+        permit = self._permits.find(pod.uid)
         entry = self._cache.books.entries.get(pod.uid)
-        if turn is None or entry is None:
+        if permit is None or entry is None:
             return [HostPriority(name, 0) for name in names]
         score_n = self._score(entry.facts, names)
         levels, level_n = np.unique(score_n, return_inverse=True)
         steps = max(len(levels) - 1, 1)
         ranked_n = (HIGHEST_SCORE - 1) - (level_n * (HIGHEST_SCORE - 1)) // steps
         return [
-            HostPriority(name, HIGHEST_SCORE if name == turn.node else int(rank))
+            HostPriority(name, HIGHEST_SCORE if name == permit.node else int(rank))
             for name, rank in zip(names, ranked_n.tolist(), strict=True)
         ]
 
     def begin_binding(self, pod: Identity, node: str) -> str | None:
-        """Let a pod with a turn be bound to a node, and hold its room there; else return why it may not."""
+        """Let a pod with a permit be bound to a node, and hold its room there; else return why it may not."""
         facts, is_free = self._find(pod)
         if is_free:
             return None
-        turn = self._turns.find(pod.uid)
+        permit = self._permits.find(pod.uid)
         reason = UNKNOWN if facts is None else None
-        if facts is not None and turn is None:
+        if facts is not None and permit is None:
             reason = self._explain(self._cache.books.entries[facts.uid])
-        elif facts is not None and turn is not None:
-            reason = self._find_obstacle(facts, turn, node)
-        if reason is None and turn is not None:
-            turn.is_binding = True
-            turn.node = node
+        elif facts is not None and permit is not None:
+            reason = self._find_obstacle(facts, permit, node)
+        if reason is None and permit is not None:
+            permit.is_binding = True
+            permit.node = node
             self._cache.redirect(pod.uid, node)
         return reason
 
-    def _find_obstacle(self, facts: PodFacts, turn: Turn, node: str) -> str | None:
-        """Return why a pod with a turn may not be bound to a node."""
-        if turn.is_binding:
+    def _find_obstacle(self, facts: PodFacts, permit: Permit, node: str) -> str | None:
+        """Return why a pod with a permit may not be bound to a node."""
+        if permit.is_binding:
             return BEING_BOUND
-        if not turn.may_go(node):
+        if not permit.may_go(node):
             return OTHER_CLASS
-        return None if self._find_fits(facts, turn, [node])[0] else NO_ROOM
+        return None if self._find_fits(facts, permit, [node])[0] else NO_ROOM
 
     def preempt(
         self, pod: Identity, victims: Mapping[str, MetaVictims], shares: Shares | None
@@ -192,32 +190,32 @@ class Extender:
         return entry.facts, find_tenant(entry.facts, books.directory, books.scheduler_name) is None
 
     def _find_reason(self, facts: PodFacts, now: float) -> str | None:
-        """Return why a pod may not be placed now; None when it has its turn, from now on at the latest."""
+        """Return why a pod may not be placed now; None when it has a permit, from now on at the latest."""
         if facts.scheduler not in self._cache.books.asking:
             return OTHER_SCHEDULER
-        turn = self._turns.find(facts.uid)
-        if turn is not None:
-            return BEING_BOUND if turn.is_binding else None
+        permit = self._permits.find(facts.uid)
+        if permit is not None:
+            return BEING_BOUND if permit.is_binding else None
         entry = self._cache.books.entries[facts.uid]
         return None if self._take_over(entry, now) else self._explain(entry)
 
     def _take_over(self, entry: PodEntry, now: float) -> bool:
-        """Let a waiting pod have the turn of one that is like it, if there is any."""
+        """Let a waiting pod have the permit of one that is like it, if there is any."""
         position, uid = entry.position, entry.facts.uid
         if not isinstance(position, Waiting) or position.key.unsupported is not None:
             return False
-        other = self._turns.pass_on(uid, self._find_likeness(entry, position.key.tenant), now)
+        other = self._permits.pass_on(uid, self._find_likeness(entry, position.key.tenant), now)
         if other is None:
             return False
-        turn = self._turns.find(uid)
-        assert turn is not None
+        permit = self._permits.find(uid)
+        assert permit is not None
         self._cache.forget(other)
-        self._cache.assume(uid, turn.node)
-        self._on_passed(other, uid, turn)
+        self._cache.assume(uid, permit.node)
+        self._on_passed(other, uid, permit)
         return True
 
     def _explain(self, entry: PodEntry) -> str:
-        """Return why a known pod has no turn."""
+        """Return why a known pod has no permit."""
         facts, books = entry.facts, self._cache.books
         if facts.scheduler not in books.asking:
             return OTHER_SCHEDULER
@@ -225,12 +223,12 @@ class Extender:
             return BEING_BOUND
         if isinstance(entry.position, Waiting) and (blocked := entry.position.key.unsupported) is not None:
             if blocked.kind is RejectionKind.CLAIM:
-                return f"{NOT_ITS_TURN}: {find_detail(entry, books.volumes, books.devices)}"
-            return f"{NOT_ITS_TURN}: {blocked.kind.value} {blocked.subject}".rstrip()
+                return f"{NOT_PERMITTED}: {find_detail(entry, books.volumes, books.devices)}"
+            return f"{NOT_PERMITTED}: {blocked.kind.value} {blocked.subject}".rstrip()
         tenant = books.directory.tenant_of(facts.namespace)
-        if (before := self._turns.find_who_comes_before(tenant)) is not None:
-            return f"{NOT_ITS_TURN}: tenant {before} comes before"
-        return OWN_TENANT if self._turns.has_turns(tenant) else NOT_DECIDED
+        if (before := self._permits.find_who_comes_before(tenant)) is not None:
+            return f"{NOT_PERMITTED}: tenant {before} comes before"
+        return OWN_TENANT if self._permits.has_permits(tenant) else NOT_DECIDED
 
     def _find_likeness(self, entry: PodEntry, tenant: str) -> Hashable | None:
         facts = entry.facts
@@ -250,12 +248,12 @@ class Extender:
         class_k, index = self._cache.build_snapshot().servers.class_k, books.servers.index
         return ClassNodes(index, class_k, int(class_k[index[node]])) if node in index else None
 
-    def _find_fits(self, facts: PodFacts, turn: Turn, names: Sequence[str]) -> BoolArray:
+    def _find_fits(self, facts: PodFacts, permit: Permit, names: Sequence[str]) -> BoolArray:
         """Return on which nodes a pod fits beside all that is held and kept for others, shape (n,)."""
-        free_nr, known_n = self._find_free(facts, turn.node, names)
+        free_nr, known_n = self._find_free(facts, permit.node, names)
         axes = self._cache.books.servers.axes
         demand_r = np.array(compute_vector(facts.demand.real, axes), dtype=np.int64)
-        decided_n = np.array([name == turn.node for name in names], dtype=np.bool_)
+        decided_n = np.array([name == permit.node for name in names], dtype=np.bool_)
         fits_n: BoolArray = ((free_nr >= demand_r) | (demand_r == 0)).all(axis=1) & known_n
         return fits_n | decided_n
 
@@ -282,8 +280,8 @@ class Extender:
     def _score(self, facts: PodFacts, names: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """Return how well nodes suit a pod by the policy's fit, shape (n,): the less, the better."""
         snapshot = self._cache.build_snapshot()
-        turn = self._turns.find(facts.uid)
-        free_nr, known_n = self._find_free(facts, "" if turn is None else turn.node, names)
+        permit = self._permits.find(facts.uid)
+        free_nr, known_n = self._find_free(facts, "" if permit is None else permit.node, names)
         index = self._cache.books.servers.index
         demand_r = compute_vector(facts.demand.real, snapshot.resources)
         score = POLICIES[self._cache.books.settings.policy].build_fit(snapshot).build_score(demand_r)

@@ -1,7 +1,7 @@
 """Extender mode, as a part of the operator: kube-scheduler places the pods, and asks before it does.
 
-The loop decides as ever. To carry out a decision about a pod of kube-scheduler means to give the pod its turn and to
-wake it in kube-scheduler's queue (`nudge`). How many pods may have their turn, and for how long, is decided in
+The loop decides as ever. To carry out a decision about a pod of kube-scheduler means to give the pod a permit and to
+wake it in kube-scheduler's queue (`nudge`). How many pods may have a permit, and for how long, is decided in
 `fairbind.cluster.other_schedulers.gate_limiter`; what is answered, in `extender` beside it. A binding is sent behind
 the fence, as any other. It goes on when kube-scheduler gives up waiting for it, and the pod's room stays taken until it
 is known what became of it.
@@ -32,8 +32,8 @@ from fairbind.cluster.objects.extender_wire import (
     encode,
 )
 from fairbind.cluster.other_schedulers.extender import OWN_REASONS, Extender, Shares
-from fairbind.cluster.other_schedulers.extender_turns import ExtenderTurns, Turn
 from fairbind.cluster.other_schedulers.gate_limiter import STUCK_SECONDS, GateLimiter
+from fairbind.cluster.other_schedulers.permits import Permit, Permits
 from fairbind.kube.bind_carrier import BindCarrier
 from fairbind.kube.operator.clocks import Clocks
 from fairbind.kube.operator.loop import TurnRules
@@ -43,8 +43,8 @@ from fairbind.kube.writers.nudge import Nudge, Woken
 from fairbind.kube.writers.recorder import Recorder
 from fairbind.model.overview import ClusterOverview
 
-MOST_TURNS = 200
-TURN_SECONDS = 10.0
+MOST_PERMITS = 200
+PERMIT_SECONDS = 10.0
 BACKOFF_SECONDS = 10.0
 """The longest that kube-scheduler keeps a pod out of its queue which it tried in vain while no replica led."""
 MOST_NODES = 16_384
@@ -63,8 +63,8 @@ class ExtenderSettings:
     """
 
     scheduler_names: frozenset[str]
-    most: int = MOST_TURNS
-    timeout_seconds: float = TURN_SECONDS
+    most: int = MOST_PERMITS
+    timeout_seconds: float = PERMIT_SECONDS
     service: str | None = None
     namespace: str = ""
     address: str = ""
@@ -72,7 +72,7 @@ class ExtenderSettings:
 
 
 class Loop(Protocol):
-    """The loop that decides, as far as turns are concerned."""
+    """The loop that decides, as far as permits are concerned."""
 
     def note_arrival(self, uid: str, is_bound: bool) -> None: ...  # noqa: D102, FBT001 - as the cache has it
     def note_on_its_way(self, uid: str, tenant: str, has_room: bool) -> None: ...  # noqa: D102, FBT001 - the same
@@ -102,8 +102,8 @@ class ExtenderMode:
         self._settings = settings
         self._on_bound = on_bound
         self._clocks = clocks
-        self._turns = ExtenderTurns()
-        self._extender = Extender(cache, self._turns, on_passed=self._note_passed)
+        self._permits = Permits()
+        self._extender = Extender(cache, self._permits, on_passed=self._note_passed)
         self._others: BindCarrier | None = None
         self._loop: Loop | None = None
         self._outstanding: set[asyncio.Task[str]] = set()
@@ -123,7 +123,7 @@ class ExtenderMode:
         return self
 
     def follow(self, loop: Loop) -> None:
-        """Tell this loop what becomes of turns."""
+        """Tell this loop what becomes of permits."""
         self._loop = loop
 
     async def run(self, may_decide: Callable[[], bool]) -> None:
@@ -147,7 +147,7 @@ class ExtenderMode:
     async def bind(
         self, namespace: str, name: str, uid: str, node: str, on_stall: Callable[[bool], None] = lambda _failed: None
     ) -> BindResult:
-        """Give a pod its turn, or have it bound, and say what became of it. Raises only CancelledError."""
+        """Give a pod its permit, or have it bound, and say what became of it. Raises only CancelledError."""
         pod = self._cache.find_pod(uid)
         if pod is None:
             return BindResult.GONE
@@ -155,45 +155,45 @@ class ExtenderMode:
             assert self._others is not None
             return await self._others.bind(namespace, name, uid, node, on_stall)
         if pod.assumed != node:
-            return BindResult.CONFLICT  # it came to a node, or is being deleted, since the decision: its turn is over
-        turn = self._extender.make_turn(uid, pod.tenant, node)
-        self._turns.give(uid, turn)
+            return BindResult.CONFLICT  # it came to a node, or is being deleted, since the decision: its permit is over
+        permit = self._extender.make_permit(uid, pod.tenant, node)
+        self._permits.give(uid, permit)
         woken = Woken(namespace, name, uid, pod.generation)
         result = await self._binder.carry(Nudge(self._binder, woken, self._clocks.wall(), on_stall))
-        turn.is_given = True
-        if turn.is_binding:
+        permit.is_given = True
+        if permit.is_binding:
             return BindResult.BOUND  # it has asked by itself meanwhile; the binding says what becomes of it
-        if self._turns.find(uid) is turn and (turn.is_over or result is not BindResult.BOUND):
-            self._turns.end(uid)
+        if self._permits.find(uid) is permit and (permit.is_over or result is not BindResult.BOUND):
+            self._permits.end(uid)
             return BindResult.FAILED if result is BindResult.BOUND else result
         return result
 
     def note_arrival(self, uid: str) -> None:
         """Note that a pod has come to a node, or is gone."""
-        self._turns.end(uid)
+        self._permits.end(uid)
 
-    def end_turns(self) -> None:
-        """Take all turns back, at the end of a leader's time. Bindings that are under way come to their end."""
-        for uid in self._turns.end_all():
+    def end_permits(self) -> None:
+        """Take all permits back, at the end of a leader's time. Bindings that are under way come to their end."""
+        for uid in self._permits.end_all():
             self._cache.forget(uid)
             self._leave_place(uid)
 
-    def _note_passed(self, other: str, uid: str, turn: Turn) -> None:
+    def _note_passed(self, other: str, uid: str, permit: Permit) -> None:
         self._leave_place(other)
         assert self._loop is not None
-        self._loop.note_on_its_way(uid, turn.tenant, has_room=True)
+        self._loop.note_on_its_way(uid, permit.tenant, has_room=True)
 
     def _give_back(self, uid: str) -> bool:
-        """End the turn of a pod whose time is over; return whether kube-scheduler has refused it.
+        """End the permit of a pod whose time is over; return whether kube-scheduler has refused it.
 
         Of a pod whose message repeats a reason of ours, it has said nothing: it found nodes, and fairbind refused them.
         """
-        turn = self._turns.find(uid)
-        if turn is None or turn.is_fixed:
-            if turn is not None:
-                turn.is_over = True
+        permit = self._permits.find(uid)
+        if permit is None or permit.is_fixed:
+            if permit is not None:
+                permit.is_over = True
             return False
-        self._turns.end(uid)
+        self._permits.end(uid)
         pod = self._cache.find_pod(uid)
         asyncio.get_running_loop().call_soon(self._leave_place, uid)  # who stands still is known to be stuck before it
         self._postpone(uid)
@@ -207,7 +207,7 @@ class ExtenderMode:
         return pod.nominated_node is None and self.rules.gate_limiter.was_passed(uid)
 
     def _postpone(self, uid: str) -> None:
-        """Take the room of a pod back, and let it wait for another turn after a while."""
+        """Take the room of a pod back, and let it wait for another permit after a while."""
         self._cache.forget(uid, postponed=True)
         asyncio.get_running_loop().call_later(STUCK_SECONDS, self._cache.resume, uid)
 
@@ -282,14 +282,14 @@ class ExtenderMode:
 
     def _end_failed(self, uid: str, result: BindResult) -> None:
         """Take back the room of a pod that was not bound."""
-        turn = self._turns.find(uid)
-        if turn is None:
+        permit = self._permits.find(uid)
+        if permit is None:
             return
-        turn.is_binding = False
-        if turn.is_fixed:
-            turn.is_over = True  # it ends with the nudge
+        permit.is_binding = False
+        if permit.is_fixed:
+            permit.is_over = True  # it ends with the nudge
             return
-        self._turns.end(uid)
+        self._permits.end(uid)
         self._leave_place(uid)
         if result in NOT_SENT:
             self._cache.forget(uid)

@@ -134,7 +134,7 @@ class Operator:
         if leading:
             self.tasks.start(CATCH_UP, self._catch_up())
         elif self.parts.extender is not None:
-            self.parts.extender.end_turns()
+            self.parts.extender.end_permits()
 
     async def _catch_up(self) -> None:
         """List all pods once more, and only then decide."""

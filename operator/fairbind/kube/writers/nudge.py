@@ -1,4 +1,4 @@
-"""Wakes a pod in kube-scheduler's queue when its turn has come: one PATCH of its status.
+"""Wakes a pod in kube-scheduler's queue when it gets a permit: one PATCH of its status.
 
 kube-scheduler puts a pod that an extender refused aside until something happens that may help, at the latest for five
 minutes. It looks at a pod again after any change of that pod itself. So the condition `fairbind.io/Turn` is written
@@ -20,7 +20,7 @@ from fairbind.kube.client.api import STRATEGIC
 from fairbind.kube.client.times import format_time
 from fairbind.kube.writers.binder import Binder, Binding
 
-TURN_CONDITION = "fairbind.io/Turn"
+PERMIT_CONDITION = "fairbind.io/Turn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def make_nudge(pod: Woken, now: float) -> bytes:
     b'"reason":"TurnGiven","lastTransitionTime":"1970-01-01T00:00:00Z","observedGeneration":2}]}}'
     """
     condition: dict[str, object] = {
-        "type": TURN_CONDITION,
+        "type": PERMIT_CONDITION,
         "status": "True",
         "message": f"The pod's turn has come ({now:.3f}).",
         "reason": "TurnGiven",
