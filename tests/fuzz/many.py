@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from cluster.builders import SCHEDULER, Json, make_namespace, make_node, make_pod
 from cluster.volumes import BOUND, DRIVER, VolumeCluster
-from fairbind.cluster.objects.facts import TURN_GATE
+from fairbind.cluster.objects.facts import FAIRBIND_GATE
 from fairbind.cluster.tenancy.tenants import TenantSpec
 from fairbind.scheduling import CycleState, UnschedulableCache, run_cycle
 
@@ -36,7 +36,7 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 MODES: dict[str, dict[str, Any]] = {
     "bind": {},
-    "gate": {"turn_scheduler": OTHER},
+    "gate": {"gated_scheduler": OTHER},
     "extender": {"asking": frozenset({OTHER})},
 }
 
@@ -158,7 +158,7 @@ class ManyWorld:
     def _make(self, name: str, namespace: str, **options: Any) -> Json:
         """Return a pod as the mode has it."""
         mode = self._recipe.mode
-        gates: Json = {"schedulingGates": [{"name": TURN_GATE}]} if mode == "gate" and "node" not in options else {}
+        gates: Json = {"schedulingGates": [{"name": FAIRBIND_GATE}]} if mode == "gate" and "node" not in options else {}
         scheduler = SCHEDULER if mode == "bind" else OTHER
         return make_pod(name, namespace=namespace, scheduler=scheduler, **gates, **options)
 

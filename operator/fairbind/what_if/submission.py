@@ -18,7 +18,7 @@ from fairbind.cluster.objects import manifest_wire, storage_wire, wire
 from fairbind.cluster.objects.captured import StorageClass, format_time
 from fairbind.cluster.objects.convert import UNREADABLE, convert_pod, parse_time
 from fairbind.cluster.objects.dry_run import DryRun
-from fairbind.cluster.objects.facts import TURN_GATE
+from fairbind.cluster.objects.facts import FAIRBIND_GATE
 from fairbind.fairness.problems.fields import Path, show_path
 from fairbind.model import InvalidProblemError
 from fairbind.what_if.admission import PodRefusedError, admit, complete
@@ -152,7 +152,7 @@ def _complete(template: PodTemplate, listed: ListedObjects, answer: DryRun | Non
         spec = _read_spec(answer.pod["spec"], path)
         labels = _convert(answer.pod["metadata"].get("labels") or {}, dict[str, str], path)
         spec.priority = written.priority if written.priority is not None else spec.priority
-        spec.scheduling_gates = [gate for gate in spec.scheduling_gates or () if gate.name != TURN_GATE] or None
+        spec.scheduling_gates = [gate for gate in spec.scheduling_gates or () if gate.name != FAIRBIND_GATE] or None
         left_out = [ONE_POD] if template.count > 1 else []
     else:
         labels = _convert(template.pod["metadata"]["labels"], dict[str, str], (*template.path, "metadata", "labels"))

@@ -6,7 +6,7 @@ import pytest
 
 from cluster.builders import Cluster, Json, make_node, make_pod, read_node, read_pod
 from fairbind.cluster.classes.window import MAX_TENANT_PLACEMENTS
-from fairbind.cluster.objects.facts import TURN_GATE
+from fairbind.cluster.objects.facts import FAIRBIND_GATE
 from fairbind.cluster.objects.requests import DEFAULT_SHARE, make_demand
 from fairbind.model import MAX_AMOUNT, InvariantError, PolicySettings, Targets
 from fairbind.scheduling import run_cycle
@@ -347,7 +347,7 @@ def test_time_behind_the_gates_of_others_is_no_time_of_ours() -> None:
     """A pod's scheduling begins when the last gate of another was seen gone; time behind our own gate is our time."""
     now = 1_767_225_600.0
     cluster = Cluster(wall_clock=lambda: now)
-    other, own = {"name": "example.com/quota"}, {"name": TURN_GATE}
+    other, own = {"name": "example.com/quota"}, {"name": FAIRBIND_GATE}
     pod = make_pod("p", schedulingGates=[other, own])
     cluster.add_pods(pod, make_pod("q"))
 

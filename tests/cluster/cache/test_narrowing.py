@@ -28,7 +28,7 @@ def make_world(*, more: int = MOST_HOSTS, narrows_to_nodes: bool = True) -> Worl
 
 def find_nodes(world: World, node: str) -> list[str] | None:
     world.cache.build_snapshot()
-    turn = world.cache.queries.find_turn("uid-p", node)
+    turn = world.cache.queries.find_opening("uid-p", node)
     assert turn is not None
     return None if turn.nodes is None else list(turn.nodes)
 

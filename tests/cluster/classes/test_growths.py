@@ -106,7 +106,7 @@ def test_a_weight_says_how_much_growth_is_reserved() -> None:
     assert get_free_cores(cluster) == [CORES - 0.01] * NODES
 
 
-@pytest.mark.parametrize("settings", [{"turn_scheduler": OTHER}, {"asking": frozenset({OTHER})}], ids=str)
+@pytest.mark.parametrize("settings", [{"gated_scheduler": OTHER}, {"asking": frozenset({OTHER})}], ids=str)
 def test_where_kube_scheduler_places_pods_its_reservation_counts(settings: dict[str, Any]) -> None:
     cluster = make_world(**settings)
     cluster.add_pods(*(make_growing(n, asked=f"{CORES}") for n in range(NODES)), make_waiting("g"))

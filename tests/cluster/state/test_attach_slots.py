@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cluster.builders import Json, make_node, make_pod
 from cluster.volumes import BOUND, DRIVER, VolumeCluster
-from fairbind.cluster.objects.facts import BASE_RESOURCES, TURN_GATE
+from fairbind.cluster.objects.facts import BASE_RESOURCES, FAIRBIND_GATE
 from fairbind.cluster.state.kubelet_refusals import MOST_REFUSALS
 from fairbind.model import PolicySettings
 from fairbind.scheduling import run_cycle
@@ -100,7 +100,7 @@ def test_tiny_pods_with_many_volumes_take_no_more_than_their_half_of_the_slots(p
 @pytest.mark.parametrize(
     ("settings", "spec"),
     [
-        ({"turn_scheduler": OTHER}, {"scheduler": OTHER, "schedulingGates": [{"name": TURN_GATE}]}),
+        ({"gated_scheduler": OTHER}, {"scheduler": OTHER, "schedulingGates": [{"name": FAIRBIND_GATE}]}),
         ({"asking": frozenset({OTHER})}, {"scheduler": OTHER}),
     ],
     ids=["gate mode", "extender mode"],
@@ -116,7 +116,7 @@ def test_so_it_is_where_another_scheduler_places_the_pods(settings: Json, spec: 
 
 
 def test_a_pod_whose_gate_is_open_counts_with_its_volumes_before_it_has_a_node() -> None:
-    cluster = SlotCluster(turn_scheduler=OTHER)
+    cluster = SlotCluster(gated_scheduler=OTHER)
     cluster.add_pods(cluster.make("team", 0, 3, "1", scheduler=OTHER))
     assert cluster.get_held("team") == 3
     cluster.cache.check_consistent()

@@ -12,19 +12,19 @@ from cluster.counting import count_calls
 from cluster.devices import DeviceCluster
 from fairbind.cluster.classes.books import Books
 from fairbind.cluster.objects.device_claims import MAX_DEVICE_CLAIMS
-from fairbind.cluster.objects.facts import TURN_GATE
+from fairbind.cluster.objects.facts import FAIRBIND_GATE
 from fairbind.scheduling import run_cycle
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 OTHER = "default-scheduler"
-GATE = [{"name": TURN_GATE}]
+GATE = [{"name": FAIRBIND_GATE}]
 
 
 @pytest.fixture
 def cluster() -> DeviceCluster:
-    made = DeviceCluster(turn_scheduler=OTHER)
+    made = DeviceCluster(gated_scheduler=OTHER)
     list_claims(made)
     return made
 
@@ -124,7 +124,7 @@ def test_a_claim_costs_what_waits_for_it_and_not_what_there_is(
 
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_happens_the_books_equal_those_that_are_rebuilt(seed: int) -> None:
-    cluster, dice = DeviceCluster(turn_scheduler=OTHER), random.Random(seed)
+    cluster, dice = DeviceCluster(gated_scheduler=OTHER), random.Random(seed)
     pods: dict[str, Json] = {}
     judged = 0
     for step in range(200):

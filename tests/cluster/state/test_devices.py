@@ -272,7 +272,7 @@ def test_of_classes_with_one_resource_the_youngest_serves_it_and_then_the_first_
 
 
 def test_a_pod_that_another_scheduler_may_place_by_a_claim_is_not_refused() -> None:
-    cluster = DeviceCluster(turn_scheduler="default-scheduler")
+    cluster = DeviceCluster(gated_scheduler="default-scheduler")
     cluster.put_class(resource=GPU)
     gates = [{"name": "fairbind.io/turn"}]
     cluster.add_pods(make_pod("p", requests={GPU: "1"}, scheduler="default-scheduler", schedulingGates=gates))

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from cluster.builders import Cluster, Json, make_node, make_pod
-from fairbind.cluster.objects.facts import TURN_GATE
+from fairbind.cluster.objects.facts import FAIRBIND_GATE
 
 OTHER = "default-scheduler"
-GATE = {"name": TURN_GATE}
+GATE = {"name": FAIRBIND_GATE}
 FOREIGN = {"name": "example.com/other"}
 TEAM = "ns/team"
 
@@ -18,10 +18,10 @@ TEAM = "ns/team"
 class World(Cluster):
     """A cluster of two nodes in which pods of the other scheduler take turns. arrived: what the cache said."""
 
-    def __init__(self, turn_scheduler: str | None = OTHER, *, narrows_to_nodes: bool = False) -> None:
+    def __init__(self, gated_scheduler: str | None = OTHER, *, narrows_to_nodes: bool = False) -> None:
         self.arrived: list[tuple[str, bool]] = []
         super().__init__(
-            turn_scheduler=turn_scheduler,
+            gated_scheduler=gated_scheduler,
             narrows_to_nodes=narrows_to_nodes,
             on_arrival=lambda uid, is_bound: self.arrived.append((uid, is_bound)),
         )
@@ -78,10 +78,10 @@ def test_what_only_the_other_scheduler_honours_keeps_no_gate_shut(world: World, 
 
 
 def test_in_bind_mode_and_of_a_third_scheduler_it_does_not_concern_us() -> None:
-    world = World(turn_scheduler=None)
+    world = World(gated_scheduler=None)
     world.add_pods(make_gated())
     assert world.find_class("uid-p") is None
-    world = World(turn_scheduler="another")
+    world = World(gated_scheduler="another")
     world.add_pods(make_gated())
     assert world.find_class("uid-p") is None
 

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from cluster.builders import Json, make_namespace, make_node, make_pod
-from fairbind.cluster.objects.facts import TURN_GATE
+from fairbind.cluster.objects.facts import FAIRBIND_GATE
 from fairbind.cluster.other_schedulers.gate_limiter import TIMEOUT_SECONDS
 from fairbind.kube.operator.gates import GateSettings
 from kube.assembled.faults import EVENTS, LEASES, delay, ignore, lose_answer, refuse
@@ -28,7 +28,7 @@ def make_gated(name: str, *, namespace: str = "team", requests: dict[str, str] |
         uid=f"uid-{namespace}-{name}",
         scheduler=OTHER,
         requests=requests or {"cpu": "1"},
-        schedulingGates=[{"name": TURN_GATE}],
+        schedulingGates=[{"name": FAIRBIND_GATE}],
         **spec,
     )
 

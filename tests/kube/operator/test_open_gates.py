@@ -9,12 +9,12 @@ from typing import Any, cast
 import pytest
 
 from cluster.builders import Json, make_pod
-from fairbind.cluster.objects.facts import TURN_GATE
+from fairbind.cluster.objects.facts import FAIRBIND_GATE
 from fairbind.kube.client.api import Api
 from fairbind.kube.client.errors import ApiError
 from fairbind.kube.operator.open_gates import open_all_gates
 
-GATE, OTHER = {"name": TURN_GATE}, {"name": "example.com/other"}
+GATE, OTHER = {"name": FAIRBIND_GATE}, {"name": "example.com/other"}
 
 
 class Pods:
@@ -63,7 +63,7 @@ async def test_every_pod_behind_our_gate_is_opened_the_oldest_first_and_other_ga
     assert opened == ["team/early", "team/late"]
     assert pods.patches["/api/v1/namespaces/team/pods/early"] == {
         "metadata": {"uid": "uid-early"},
-        "spec": {"schedulingGates": [{"name": TURN_GATE, "$patch": "delete"}]},
+        "spec": {"schedulingGates": [{"name": FAIRBIND_GATE, "$patch": "delete"}]},
     }
 
 

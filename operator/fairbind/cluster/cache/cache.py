@@ -38,8 +38,8 @@ class ClusterCache:
 
     on_change: called, cheaply and often, when something changed on which a decision may depend.
     operator_namespace: counts as a system namespace too.
-    turn_scheduler: another scheduler, whose pods of tenants wait behind our gate for their turn; None: there is none.
-    asking: schedulers that ask whose turn it is before they place a pod of a tenant.
+    gated_scheduler: another scheduler, whose pods of tenants wait behind our gate; None: there is none.
+    asking: schedulers that ask which pod is next before they place a pod of a tenant.
     narrows_to_nodes: whether these pods are narrowed to the best nodes also where the policy decides no class of nodes.
     is_limited: whether a snapshot shows a tenant's very many different pods one part after the other, as the operator
     must. on_arrival: called with the UID of a pod of those schedulers that has come to a node (True), or is gone
@@ -56,7 +56,7 @@ class ClusterCache:
         on_change: Callable[[], None],
         *,
         operator_namespace: str | None = None,
-        turn_scheduler: str | None = None,
+        gated_scheduler: str | None = None,
         asking: frozenset[str] = frozenset(),
         narrows_to_nodes: bool = False,
         is_limited: bool = True,
@@ -73,7 +73,7 @@ class ClusterCache:
         self._on_opened = on_opened
         self._on_reserved = on_reserved
         directory = Directory(SYSTEM_NAMESPACES | {operator_namespace or "kube-system"})
-        self.books = Books(scheduler_name, directory, turn_scheduler, asking=asking, narrows_to_nodes=narrows_to_nodes)
+        self.books = Books(scheduler_name, directory, gated_scheduler, asking=asking, narrows_to_nodes=narrows_to_nodes)
         self._builder = SnapshotBuilder(self.books, is_limited=is_limited)
         self._snapshot: Snapshot | None = None
         self._decided: ServerTable | None = None
@@ -344,7 +344,7 @@ class ClusterCache:
         rebuilt = ClusterCache(
             self.books.scheduler_name,
             lambda: None,
-            turn_scheduler=self.books.turn_scheduler,
+            gated_scheduler=self.books.gated_scheduler,
             narrows_to_nodes=self.books.narrows_to_nodes,
             asking=self.books.asking,
         )
@@ -437,7 +437,7 @@ class ClusterCache:
 
     def _note_arrival(self, before: PodFacts, now: PodFacts | None) -> None:
         """Say when the gate of a pod is open, and when it is not on its way any more. now: None when it is gone."""
-        if before.scheduler != self.books.turn_scheduler and before.scheduler not in self.books.asking:
+        if before.scheduler != self.books.gated_scheduler and before.scheduler not in self.books.asking:
             return
         if before.gated and now is not None and not now.gated:
             self._snapshot = None  # from now on other room may be reserved for it

@@ -25,7 +25,7 @@ from fairbind.model.overview import ClusterOverview
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class GateOpening:
     """What is to be done for a pod that waits behind our gate and is decided to go to a node.
 
     resource_version: as the watch showed it. has_affinity: it has required node affinity of its own. nodes: to which it
@@ -101,12 +101,16 @@ class Queries:
         return 0 if entry is None else entry.facts.generation
 
     def is_gated(self, uid: str) -> bool:
-        """Whether a pod that waits for its turn waits behind our gate."""
+        """Whether a pod that waits for a decision waits behind our gate."""
         entry = self._books.entries.get(uid)
-        return entry is not None and entry.facts.awaits_turn and entry.facts.scheduler == self._books.turn_scheduler
+        return (
+            entry is not None
+            and entry.facts.is_behind_our_gate
+            and entry.facts.scheduler == self._books.gated_scheduler
+        )
 
     def asks(self, uid: str) -> bool:
-        """Whether the scheduler of a pod asks whose turn it is before it places it."""
+        """Whether the scheduler of a pod asks which pod is next before it places it."""
         entry = self._books.entries.get(uid)
         return entry is not None and entry.facts.scheduler in self._books.asking
 
@@ -115,13 +119,13 @@ class Queries:
         entry = self._books.entries.get(uid)
         return entry is not None and entry.scales_up
 
-    def find_turn(self, uid: str, node: str) -> Turn | None:
+    def find_opening(self, uid: str, node: str) -> GateOpening | None:
         """Return what is to be done for a pod that waits behind our gate; None when it does not."""
         if not self.is_gated(uid):
             return None
         facts = self._books.entries[uid].facts
         has_affinity = facts.constraints.required is not None or facts.pin is not None
-        return Turn(facts.version, has_affinity, find_narrowed(self._books, self._build_snapshot, facts, node))
+        return GateOpening(facts.version, has_affinity, find_narrowed(self._books, self._build_snapshot, facts, node))
 
     def find_host_names(self) -> HostNames:
         """Return the host names of all nodes. It costs something only after nodes came, went or changed."""
@@ -133,7 +137,7 @@ class Queries:
         return HostNames({name: dict(node.labels) for name, node in nodes if node is not None})
 
     def find_stray_gates(self) -> list[PodFacts]:
-        """Return the pods behind our gate whose turn never comes, because they belong to no tenant.
+        """Return the pods behind our gate that are never decided, because they belong to no tenant.
 
         It costs what waits behind the gate, and not what the cluster runs.
         """
@@ -143,7 +147,7 @@ class Queries:
             for entry in books.gated.values()
             if entry.facts.scheduler != books.scheduler_name
             and (
-                entry.facts.scheduler != books.turn_scheduler
+                entry.facts.scheduler != books.gated_scheduler
                 or find_tenant(entry.facts, books.directory, books.scheduler_name) is None
             )
         ]
@@ -193,7 +197,7 @@ class Queries:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether any pod waits for its turn."""
+        """Whether any pod waits to be decided."""
         return bool(self._books.queues)
 
     def __str__(self) -> str:

@@ -50,7 +50,7 @@ SELECTED_LOOKS = 2
 class Books:
     """See the module.
 
-    turn_scheduler: the other scheduler whose pods take turns; None: there is none. asking: schedulers that ask whose
+    gated_scheduler: the other scheduler whose pods are rationed; None: there is none. asking: schedulers that ask whose
     turn it is before they place a pod. narrows_to_nodes: see `narrowing`. directory: whose namespace is whose. entries:
     pods by UID. by_namespace: their UIDs. queues: who waits, by class. queues_by_tenant: the same. waiting_constraints:
     how many queues have which. queues_about_volumes: how many bring volumes that are counted, or want some.
@@ -68,13 +68,13 @@ class Books:
         self,
         scheduler_name: str,
         directory: Directory,
-        turn_scheduler: str | None = None,
+        gated_scheduler: str | None = None,
         *,
         asking: frozenset[str] = frozenset(),
         narrows_to_nodes: bool = False,
     ) -> None:
         self.scheduler_name = scheduler_name
-        self.turn_scheduler = turn_scheduler
+        self.gated_scheduler = gated_scheduler
         self.asking = asking
         self.narrows_to_nodes = narrows_to_nodes
         self.directory = directory
@@ -135,7 +135,7 @@ class Books:
     def note_gate(self, entry: PodEntry) -> None:
         """Note whether a pod waits behind our gate alone."""
         facts = entry.facts
-        if facts.awaits_turn and facts.node is None and not facts.terminating:
+        if facts.is_behind_our_gate and facts.node is None and not facts.terminating:
             self.gated[facts.uid] = entry
         else:
             self.gated.pop(facts.uid, None)
@@ -189,7 +189,7 @@ class Books:
             now = Waiting(queue.key, now.task, now.labels, now.nomination, now.pod_terms)  # thousands share one key
         before, entry.position = entry.position, now
         self.usage.note_unplaced(entry.facts, now, self.scheduler_name)
-        if entry.facts.scheduler == self.turn_scheduler:
+        if entry.facts.scheduler == self.gated_scheduler:
             self.forecast.note(entry)
         if now == before:
             return False
@@ -220,7 +220,7 @@ class Books:
             self.devices,
             above=self.above,
             scheduler_name=self.scheduler_name,
-            turn_scheduler=self.turn_scheduler,
+            gated_scheduler=self.gated_scheduler,
             asking=self.asking,
         )
 
@@ -485,5 +485,5 @@ class Books:
             self.move_all([task.uid for task in queue.tasks])
 
     def find_queue(self, uid: str) -> QueueKey | None:
-        """Return where a pod waits for its turn."""
+        """Return where a pod waits to be decided."""
         return None if (entry := self.entries.get(uid)) is None else entry.queue

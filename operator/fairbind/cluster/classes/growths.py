@@ -27,7 +27,7 @@ def follow_growths(books: Books, counted: Iterable[str]) -> bool:
     counted: the resources whose shares are compared. The nodes' books must be flushed, and be flushed again then.
     """
     above = frozenset[str]()
-    if books.running.growing and books.turn_scheduler is None and not books.asking:
+    if books.running.growing and books.gated_scheduler is None and not books.asking:
         axes, usable_r = books.servers.axes, books.servers.usable_r
         above = find_above(books.usage, books.running.growing, axes, usable_r, frozenset(counted))
     changed_sides, books.above = above ^ books.above, above

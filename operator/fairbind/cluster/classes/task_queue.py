@@ -141,7 +141,7 @@ class TaskQueue:
             key.unsupported,
             self._pin,
             *self._rules,
-            is_rationed=key.takes_turns,
+            is_rationed=key.is_rationed,
         )
         self.is_eligible = task_class.is_eligible
         return task_class

@@ -23,7 +23,7 @@ The rules:
 * **Claims.** A binding that waits for the claims of its pod leaves its place to others until they are bound.
 * **Limits of a namespace.** A binding that failed once or takes long leaves its place to others. A namespace whose
   bindings fail has few under way, and the rest of its pods is backed off for a while; see `bind_limits`.
-* **Gates.** Of pods that take turns, a decision opens the gate, and another scheduler places the pod. Until then it is
+* **Gates.** Of rationed pods, a decision opens the gate, and another scheduler places the pod. Until then it is
   on its way; how many may be, and for how long a pod keeps its room, is decided in `gate_limiter`. Places that come
   free are given away together (`place_waits`). Where none may be given away, a cycle decides pods that take no
   turns (`RunCycle.opens`). After a cycle one gate
@@ -93,7 +93,7 @@ FAILED_CYCLE_SECONDS = 1.0
 
 _FAILURES = frozenset({BindResult.FAILED, BindResult.INVALID})
 
-_ABOUT_TURNS = PodArrived, PodOnItsWay, PodReserved, PodRefused
+_ABOUT_GATES = PodArrived, PodOnItsWay, PodReserved, PodRefused
 
 _NOTHING: Sequence[Instruction] = ()
 
@@ -142,7 +142,7 @@ class Pacing:
     """
 
     def __init__(self, gate_limiter: GateLimiter | None = None) -> None:
-        """gate_limiter: of gate mode; None when no pods take turns."""
+        """gate_limiter: of gate mode; None when no pods are rationed."""
         self._gate_limiter = GateLimiter(most=MAX_OUTSTANDING) if gate_limiter is None else gate_limiter
         self._openings = Openings()
         self._place_waits = PlaceWaits(self._gate_limiter)
@@ -183,7 +183,7 @@ class Pacing:
             instructions = self._turn(now)
         elif isinstance(event, Decided):
             return self._begin_bindings(event, now)
-        elif isinstance(event, _ABOUT_TURNS):
+        elif isinstance(event, _ABOUT_GATES):
             self._follow(event, now)
             instructions = []
         else:
@@ -192,7 +192,7 @@ class Pacing:
         return instructions
 
     def _follow(self, event: PodArrived | PodOnItsWay | PodReserved | PodRefused, now: float) -> None:
-        """Note what became of a pod that takes turns."""
+        """Note what became of a rationed pod."""
         match event:
             case PodArrived(uid, is_bound):
                 self._gate_limiter.end(uid, now, bound=is_bound)

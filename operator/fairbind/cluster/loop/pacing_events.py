@@ -60,7 +60,7 @@ class Decided(msgspec.Struct, frozen=True):
     bindings: in the order of the decisions. complete: False when the limit ended the cycle. classes: how many waited
     before the cycle. opens: the UIDs of those that open a gate. scale_ups: pods behind a gate that one more node could
     help, in the order of the tenants' shares; without a server. is_rationed: whether pods that fit were passed over,
-    because no more of their tenants may have their turn now.
+    because no more of their tenants may be decided now.
     """
 
     bindings: Sequence[Bind]
@@ -143,7 +143,7 @@ class PodRefused(msgspec.Struct, frozen=True):
 
 
 class PodArrived(msgspec.Struct, frozen=True):
-    """A pod that takes turns has come to a node, or is gone."""
+    """A rationed pod has come to a node, or is gone."""
 
     uid: str
     is_bound: bool
@@ -185,7 +185,7 @@ class RunCycle(msgspec.Struct, frozen=True):
 
     limit: how many decisions at most. explains: whether to look also at classes for which no server has gained
     capacity, at `MAX_EXPLAINED` of them (see `is_recalling`), and to explain again what was looked at in vain. rotates:
-    whether the cycle after it may look at other waiting tasks. opens: whether pods may have their turn; if not, only
+    whether the cycle after it may look at other waiting tasks. opens: whether pods may be decided; if not, only
     pods that take none are decided, and the cycle is skipped where there are none.
     """
 
@@ -218,7 +218,7 @@ class BackOff(msgspec.Struct, frozen=True):
 
 
 class Resume(msgspec.Struct, frozen=True):
-    """Let a postponed pod wait for its turn again."""
+    """Let a postponed pod wait to be decided again."""
 
     uid: str
 

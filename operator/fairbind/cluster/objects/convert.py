@@ -22,7 +22,7 @@ from fairbind.cluster.objects.constraints import (
 )
 from fairbind.cluster.objects.declared_features import keep_needed
 from fairbind.cluster.objects.device_claims import find_device_claims
-from fairbind.cluster.objects.facts import TURN_GATE, Amounts, NamespaceFacts, NodeFacts, Owner, PodFacts, Taint
+from fairbind.cluster.objects.facts import FAIRBIND_GATE, Amounts, NamespaceFacts, NodeFacts, Owner, PodFacts, Taint
 from fairbind.cluster.objects.image_facts import NO_IMAGES, convert_images, find_images
 from fairbind.cluster.objects.requests import MAX_RESOURCES, DemandReader, compute_demand, keep_first
 from fairbind.cluster.objects.volume_facts import find_claims
@@ -137,7 +137,8 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
         terminating=meta.deletion_timestamp is not None,
         finished=status.phase in FINISHED_PHASES,
         gated=bool(spec.scheduling_gates),
-        awaits_turn=bool(spec.scheduling_gates) and [gate.name for gate in spec.scheduling_gates or ()] == [TURN_GATE],
+        is_behind_our_gate=bool(spec.scheduling_gates)
+        and [gate.name for gate in spec.scheduling_gates or ()] == [FAIRBIND_GATE],
         demand=demand,
         constraints=constraints,
         pin=pin,
@@ -163,8 +164,8 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
 
 
 def _find_unsupported(spec: wire.PodSpec) -> tuple[Rejection, str] | None:
-    """Return what a pod carries that is not honoured yet; who places the pods that wait for their turn honours it."""
-    if spec.scheduling_gates and any(gate.name == TURN_GATE for gate in spec.scheduling_gates):
+    """Return what a pod carries that is not honoured yet; who places the pods that wait to be decided honours it."""
+    if spec.scheduling_gates and any(gate.name == FAIRBIND_GATE for gate in spec.scheduling_gates):
         return None
     return find_unsupported(spec)
 

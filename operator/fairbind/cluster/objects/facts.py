@@ -24,8 +24,8 @@ CPU = "cpu"
 MEMORY = "memory"
 EPHEMERAL_STORAGE = "ephemeral-storage"
 PODS = "pods"
-TURN_GATE = "fairbind.io/turn"
-"""The scheduling gate behind which pods of other schedulers wait for their turn."""
+FAIRBIND_GATE = "fairbind.io/turn"
+"""The scheduling gate behind which pods of other schedulers wait to be decided."""
 HOSTNAME = "kubernetes.io/hostname"
 """The label that tells nodes apart."""
 MOST_HOSTS = 64
@@ -213,14 +213,14 @@ class PodFacts(Struct, frozen=True, gc=False):
     """A pod. Its order of fields is of no importance.
 
     created: seconds since the epoch. node: where it is bound, or None. terminating: it is being deleted. finished: it
-    ended and holds nothing. gated: it has scheduling gates. awaits_turn: ours is the only one. unsupported: why it may
-    not be placed at all (what it carries is not honoured yet, or cannot be read), or None; unsupported_detail names the
-    very thing. constraints: of a pod above the budget only what is left of them (`budget`). pin: the name of the only
-    node of those that they allow, kept only while it waits; None: all of them. repels: its required anti-affinity.
-    carries: where pods that its terms select are liked, or not, once it is placed. labels: none when they are above the
-    budget. pod_terms: what it requires and would like about other pods, kept only while it waits; None: nothing.
-    generation: of its spec; 0: the API server counts none. scheduled_message: what its condition PodScheduled=False
-    says, or None. scheduled_generation: of which generation it says so; 0: of none that it names.
+    ended and holds nothing. gated: it has scheduling gates. is_behind_our_gate: ours is the only one. unsupported: why
+    it may not be placed at all (what it carries is not honoured yet, or cannot be read), or None; unsupported_detail
+    names the very thing. constraints: of a pod above the budget only what is left of them (`budget`). pin: the name of
+    the only node of those that they allow, kept only while it waits; None: all of them. repels: its required
+    anti-affinity. carries: where pods that its terms select are liked, or not, once it is placed. labels: none when
+    they are above the budget. pod_terms: what it requires and would like about other pods, kept only while it waits;
+    None: nothing. generation: of its spec; 0: the API server counts none. scheduled_message: what its condition
+    PodScheduled=False says, or None. scheduled_generation: of which generation it says so; 0: of none that it names.
     runs: its kubelet runs it. rejection: for what its kubelet refused it (resources, ports, node, other); None when it
     did not. start: when its kubelet took it, seconds since the epoch; `created` before that.
     group: the name of the pod group in its namespace that it belongs to; None: to none. nominated_node: where room is
@@ -256,7 +256,7 @@ class PodFacts(Struct, frozen=True, gc=False):
     pod_terms: PodTerms | None = None
     claims: tuple[ClaimUse, ...] = ()
     carries: tuple[WeightedTerm, ...] = ()
-    awaits_turn: bool = False
+    is_behind_our_gate: bool = False
     images: ImageUse = NO_IMAGES
     runs: bool = False
     generation: int = 0
@@ -266,7 +266,7 @@ class PodFacts(Struct, frozen=True, gc=False):
     @property
     def gated_by_others(self) -> bool:
         """Whether it has a scheduling gate that is not ours."""
-        return self.gated and not self.awaits_turn
+        return self.gated and not self.is_behind_our_gate
 
 
 class NodeFacts(Struct, frozen=True, gc=False):

@@ -6,7 +6,7 @@ tenant's share from the moment its gate is asked to open until it is gone. The r
 * **Time.** A pod on its way holds the room that was decided for it until it is bound. When it is not bound within
   `timeout_seconds` it is overdue: the room is given back, and the share is not.
 * **Limits.** At most `most` pods are on their way, and of these at most a part of one tenant (`places`). A cycle
-  decides no more pods that take turns than may be (`begin_round`). Overdue pods do not count here.
+  decides no more rationed pods than may be (`begin_round`). Overdue pods do not count here.
 * **Refusals.** A tenant one of whose overdue pods the other scheduler refused (`note_refused`) has a smaller part.
   When the other scheduler has said nothing of a pod for the whole time, placed none of its tenant, and passed it by
   (`was_passed`), it has refused it. Otherwise that shows only that it is slow, or away. A pod whose time was over
@@ -38,7 +38,7 @@ BATCH_PART = 8
 LATE_SECONDS = 60.0
 """For how long a pod whose time was over may still be in the other scheduler's queue from then."""
 STUCK_SECONDS = 5.0
-"""A pod that was decided and cannot have its turn now is out of the scheduling order for so long."""
+"""A pod that was decided and cannot be carried out now is out of the scheduling order for so long."""
 
 
 class ScaleUp(enum.Enum):

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fairbind.cluster.objects.facts import HOSTNAME, TURN_GATE
+from fairbind.cluster.objects.facts import FAIRBIND_GATE, HOSTNAME
 
 Json = dict[str, Any]
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -35,7 +35,7 @@ def make_opening(
     >>> make_opening("u")["spec"]
     {'schedulingGates': [{'name': 'fairbind.io/turn', '$patch': 'delete'}]}
     """
-    spec: Json = {"schedulingGates": [{"name": TURN_GATE, "$patch": "delete"}]}
+    spec: Json = {"schedulingGates": [{"name": FAIRBIND_GATE, "$patch": "delete"}]}
     if hosts is not None:
         required = ((affinity or {}).get("nodeAffinity") or {}).get(_REQUIRED)
         spec["affinity"] = {"nodeAffinity": {_REQUIRED: _narrow(required, hosts)}}

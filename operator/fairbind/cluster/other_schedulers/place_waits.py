@@ -30,7 +30,7 @@ class PlaceWaits:
         return self._opens
 
     def note_rationed(self, *, is_rationed: bool) -> None:
-        """Note whether the cycle passed pods over because no more of their tenants may have their turn."""
+        """Note whether the cycle passed pods over because no more of their tenants may be decided."""
         self._are_awaited = is_rationed
         if is_rationed and self._opens and self._gate_limiter.round_ends_at < inf:
             self._awaits_round, self.wake_at = True, self._gate_limiter.round_ends_at

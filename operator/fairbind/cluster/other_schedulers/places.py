@@ -1,4 +1,4 @@
-"""Places on the way from a turn to a node, and how many of them each tenant may have.
+"""Places on the way from a decision to a node, and how many of them each tenant may have.
 
 Another scheduler may say nothing about a tenant's pods, so what is on its way must not be all of one tenant. The rules:
 

@@ -1,6 +1,6 @@
-"""Where a pod stands in the books: it holds something, it waits for its turn, it waits for something else, or nothing.
+"""Where a pod stands in the books: it holds something, it waits to be decided, it waits for something else, or nothing.
 
-In gate mode another scheduler's pods wait for their turn behind our gate. From the decision on such a pod holds its
+In gate mode another scheduler's pods wait behind our gate. From the decision on such a pod holds its
 room, as any other. When its room was given back, or it was let go without any so that a node is bought for it, it only
 counts in the share. In extender mode another scheduler asks before it places a pod. Its pods of tenants wait and hold
 as our own do.
@@ -66,7 +66,7 @@ class PodEntry:
 
     @property
     def queue(self) -> QueueKey | None:
-        """Where it waits for its turn."""
+        """Where it waits to be decided."""
         return self.position.key if isinstance(self.position, Waiting) else None
 
 
@@ -76,7 +76,7 @@ class PodRecord:
 
     node: where the API says it is bound. assumed: where we have decided to bind it. ready_since: since when no gate of
     others keeps it back, seconds since the epoch.
-    tenant: empty when it belongs to no tenant. is_waiting: for a node, also while its turn is postponed.
+    tenant: empty when it belongs to no tenant. is_waiting: for a node, also while it is postponed.
     unsupported: the very thing that it carries and that is not honoured yet.
     scheduled_message: what its condition PodScheduled=False says, or None when it has none. owner: its controller.
     is_gated: it has scheduling gates. nominated_node: where room is reserved for it until it is bound. generation,
@@ -103,7 +103,7 @@ class PodRecord:
 
 
 def is_waiting(position: Position | None) -> bool:
-    """Whether a pod may still be placed, now or when its turn is not postponed any more."""
+    """Whether a pod may still be placed, now or when it is not postponed any more."""
     return isinstance(position, Waiting) or (isinstance(position, Idle) and not position.gated)
 
 
@@ -126,36 +126,36 @@ def locate(
     *,
     above: Container[str | None],
     scheduler_name: str,
-    turn_scheduler: str | None = None,
+    gated_scheduler: str | None = None,
     asking: frozenset[str] = frozenset(),
 ) -> Position | None:
     """Return where the pod stands now; None when it neither holds nor waits for anything of ours.
 
-    above: tenants for whose deferred growth nothing is reserved. turn_scheduler: the other scheduler whose pods of
-    tenants take turns; None: there is none. asking: schedulers that ask whose turn it is before they place a pod.
+    above: tenants for whose deferred growth nothing is reserved. gated_scheduler: the other scheduler whose pods of
+    tenants are rationed; None: there is none. asking: schedulers that ask which pod is next before they place a pod.
     """
     facts = entry.facts
     if facts.finished:
         return None
     tenant = find_tenant(facts, directory, scheduler_name)
-    takes_turns = tenant is not None and facts.scheduler == turn_scheduler
-    is_on_its_way = takes_turns and (not facts.gated or entry.scales_up)
+    is_rationed = tenant is not None and facts.scheduler == gated_scheduler
+    is_on_its_way = is_rationed and (not facts.gated or entry.scales_up)
     asks = tenant is not None and facts.scheduler in asking
     # Room that the other scheduler makes by evicting pods is where it will place this one, whatever was decided.
     node = facts.node or (facts.nominated_node if is_on_its_way else None) or entry.assumed
     if node is None and facts.terminating:
         return None
-    if node is None and (is_on_its_way or not (takes_turns or asks or facts.scheduler == scheduler_name)):
+    if node is None and (is_on_its_way or not (is_rationed or asks or facts.scheduler == scheduler_name)):
         return _locate_unplaced(facts, tenant, volumes, is_on_its_way=is_on_its_way)
     if node is not None:
         constraints = volumes.constrain(facts) if facts.claims else facts.constraints
         demand = _find_held(facts, node, devices, volumes, reserves_growth=tenant not in above)
         return Bound(tenant, node, demand, constraints, facts.repels, facts.labels, facts.terminating, facts.carries)
     assert tenant is not None
-    is_gated = facts.gated and not (takes_turns and facts.awaits_turn)
+    is_gated = facts.gated and not (is_rationed and facts.is_behind_our_gate)
     if is_gated or entry.postponed:
         return Idle(tenant, is_gated)
-    blocked = _find_unsupported(facts, None if asks or takes_turns else devices, asks=asks)
+    blocked = _find_unsupported(facts, None if asks or is_rationed else devices, asks=asks)
     blocked = blocked or directory.find_refusal(facts.namespace)
     constraints, load = facts.constraints, None
     unbound: tuple[Wanted, ...] = ()
@@ -182,7 +182,7 @@ def locate(
         nominated=None if nomination is None else facts.uid,
         load=load,
         unbound=unbound,
-        takes_turns=takes_turns or asks,
+        is_rationed=is_rationed or asks,
     )
     task = Task(facts.uid, make_task_name(facts.namespace, facts.name), facts.priority, facts.created)
     return Waiting(key, task, facts.labels, nomination, pod_terms)
@@ -213,7 +213,7 @@ def find_detail(entry: PodEntry, volumes: Volumes, devices: Devices) -> str | No
 def _find_unsupported(facts: PodFacts, devices: Devices | None, *, asks: bool) -> Rejection | None:
     """Return what a pod needs that is not honoured. devices: None when another scheduler places it, which makes claims.
 
-    asks: that one asks whose turn it is, and honours more than we do.
+    asks: that one asks which pod is next, and honours more than we do.
     """
     unsupported = None if asks and facts.unsupported in FEATURES else facts.unsupported
     return unsupported or (None if devices is None else devices.find_unserved(facts.demand))

@@ -36,7 +36,7 @@ class Bound(Struct, frozen=True, gc=False):
 
 
 class Waiting(Struct, frozen=True, gc=False):
-    """It waits for its turn.
+    """It waits to be decided.
 
     labels: by which the terms of other pods may select it. nomination: the room that is kept for it meanwhile, or None.
     pod_terms: what it requires about other pods, also while that is not looked at.
@@ -51,7 +51,7 @@ class Waiting(Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """It will wait for its turn later. gated: it has scheduling gates; otherwise its last binding failed."""
+    """It will wait to be decided later. gated: it has scheduling gates; otherwise its last binding failed."""
 
     tenant: str
     gated: bool

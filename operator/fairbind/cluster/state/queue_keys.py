@@ -20,7 +20,7 @@ class QueueKey(NamedTuple):
     priority of nominated pods that its pods are above, or None. nominated: the UID of its only pod, when that one is
     nominated itself. pod_terms: what its pods require about other pods, or None. load: the volumes that a pod brings to
     its node, of drivers that are looked at, or None. unbound: the volumes that a pod wants for claims that are not
-    bound yet. takes_turns: whether another scheduler places its pods when they have their turn.
+    bound yet. is_rationed: whether another scheduler places its pods once they are decided.
     """
 
     tenant: str
@@ -34,7 +34,7 @@ class QueueKey(NamedTuple):
     pod_terms: PodTerms | None = None
     load: VolumeLoad | None = None
     unbound: tuple[Wanted, ...] = ()
-    takes_turns: bool = False
+    is_rationed: bool = False
 
     @property
     def is_about_volumes(self) -> bool:

@@ -162,13 +162,13 @@ class Usage:
             self._note_change(name)
 
     def wait(self, name: str, sign: int = 1) -> None:
-        """Add a pod that waits for its turn, or take it away."""
+        """Add a pod that waits to be decided, or take it away."""
         tenant_usage = self._get(name)
         tenant_usage.waiting += sign
         self._follow_pods(tenant_usage)
 
     def idle(self, name: str, sign: int = 1, *, gated: bool) -> None:
-        """Add a pod that will wait for its turn later, or take it away."""
+        """Add a pod that will wait to be decided later, or take it away."""
         tenant_usage = self._get(name)
         if gated:
             tenant_usage.gated += sign

@@ -156,7 +156,7 @@ class _Budget:
 
 
 class _Queue:
-    """Questions that wait for their turn."""
+    """Questions that wait to be decided."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Semaphore(MOST_ASKED)

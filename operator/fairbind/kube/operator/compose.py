@@ -89,8 +89,8 @@ class Parts:
         self.reporting = self._list_reporting(api, administration, fair_shares, clocks.monotonic)
 
     @property
-    def turning(self) -> Gates | ExtenderMode | None:
-        """The part by which another scheduler's pods take turns, or None."""
+    def rationing(self) -> Gates | ExtenderMode | None:
+        """The part by which another scheduler's pods are rationed, or None."""
         return self.gates or self.extender
 
     def _list_reporting(
@@ -119,13 +119,13 @@ class Parts:
             "claims": partial(self.claim_binder.run, may_decide),
             "status": status.run,
         }
-        return parts if self.turning is None else {**parts, "turns": partial(self.turning.run, may_decide)}
+        return parts if self.rationing is None else {**parts, "turns": partial(self.rationing.run, may_decide)}
 
     def _make_loop(self, health: Health, surroundings: Surroundings, journal: Journal | None) -> SchedulingLoop:
-        turning = self.turning
+        rationing = self.rationing
         return SchedulingLoop(
             self.cache,
-            self.claim_binder if turning is None else turning.make_carrier(self.claim_binder),
+            self.claim_binder if rationing is None else rationing.make_carrier(self.claim_binder),
             self.recorder,
             observer=self._observer,
             health=health,
@@ -135,7 +135,7 @@ class Parts:
             journal=journal,
             failures=self.failures,
             on_bound=self.unconfirmed.accepted,
-            turns=None if turning is None else turning.rules,
+            gates=None if rationing is None else rationing.rules,
         )
 
     def _make_claim_binder(self, clock: Callable[[], float]) -> ClaimBinder:
@@ -205,13 +205,13 @@ class Parts:
             self._observer.pod_rejected(rejection)
 
     def _note_arrival(self, uid: str, is_bound: bool) -> None:  # noqa: FBT001 - the cache's callback
-        """A pod that takes turns has come to a node, or is gone."""
-        if self.turning is not None:
-            self.turning.note_arrival(uid)
+        """A rationed pod has come to a node, or is gone."""
+        if self.rationing is not None:
+            self.rationing.note_arrival(uid)
             self.loop.note_arrival(uid, is_bound)
 
     def _note_opened(self, uid: str) -> None:
-        """The gate of a pod that takes turns is open."""
+        """The gate of a rationed pod is open."""
         if self.gates is not None:
             self.gates.note_opened(uid)
 

@@ -36,7 +36,7 @@ from fairbind.cluster.other_schedulers.gate_limiter import STUCK_SECONDS, GateLi
 from fairbind.cluster.other_schedulers.permits import Permit, Permits
 from fairbind.kube.bind_carrier import BindCarrier
 from fairbind.kube.operator.clocks import Clocks
-from fairbind.kube.operator.loop import TurnRules
+from fairbind.kube.operator.loop import GateRules
 from fairbind.kube.writers.binder import Binder
 from fairbind.kube.writers.leader_endpoint import LeaderEndpoint
 from fairbind.kube.writers.nudge import Nudge, Woken
@@ -110,7 +110,7 @@ class ExtenderMode:
         gate_limiter = GateLimiter(
             most=settings.most, timeout_seconds=settings.timeout_seconds, grace_seconds=BACKOFF_SECONDS
         )
-        self.rules = TurnRules(gate_limiter, cache.queries.asks, self._give_back)
+        self.rules = GateRules(gate_limiter, cache.queries.asks, self._give_back)
         self._verbs: Mapping[str, Callable[[bytes], Any]] = {
             "filter": self._filter,
             "prioritize": self._prioritize,

@@ -1,7 +1,7 @@
 """Gate mode, as a part of the operator: another scheduler places the pods, in the order in which their gates open.
 
 The loop decides as ever; `gate_limiter` says how many pods may be on their way. Here is what is around it: a new leader
-finds the pods that are on their way, those whose time is over are told so, and gates whose turn never comes are opened.
+finds the pods that are on their way, those whose time is over are told so, and gates that are never decided are opened.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from fairbind.cluster.cache.cache import ClusterCache
 from fairbind.cluster.other_schedulers.gate_limiter import MOST_UNGATED, TIMEOUT_SECONDS, GateLimiter
 from fairbind.kube.bind_carrier import BindCarrier
-from fairbind.kube.operator.loop import TurnRules
+from fairbind.kube.operator.loop import GateRules
 from fairbind.kube.writers.binder import Binder
 from fairbind.kube.writers.opener import GatedPod, Opener
 from fairbind.kube.writers.recorder import Recorder
 
 STRAY_SECONDS = 5.0
-"""Between two looks for gates whose turn never comes."""
+"""Between two looks for gates that are never decided."""
 STRAYS_AT_ONCE = 32
 WIDE = (
     "The pod is not narrowed to the nodes that the policy decided: "
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class GateSettings:
-    """scheduler_name: whose pods take turns. most, timeout_seconds, most_scale_ups: see `GateLimiter`.
+    """scheduler_name: whose pods are rationed. most, timeout_seconds, most_scale_ups: see `GateLimiter`.
 
     narrows_to_nodes: see `ClusterCache`.
     """
@@ -76,7 +76,7 @@ class Gates:
         gate_limiter = GateLimiter(
             most=settings.most, timeout_seconds=settings.timeout_seconds, most_scale_ups=settings.most_scale_ups
         )
-        self.rules = TurnRules(gate_limiter, cache.queries.is_gated, self._give_back, cache.scale_up)
+        self.rules = GateRules(gate_limiter, cache.queries.is_gated, self._give_back, cache.scale_up)
 
     def make_carrier(self, others: BindCarrier) -> Opener:
         """Return who carries out decisions. others: who carries out those about pods without our gate."""
@@ -118,7 +118,7 @@ class Gates:
         }
 
     async def run(self, may_decide: Callable[[], bool]) -> None:
-        """Open gates whose turn never comes, until cancelled."""
+        """Open gates that are never decided, until cancelled."""
         while True:
             await asyncio.sleep(STRAY_SECONDS)
             if may_decide():
@@ -132,7 +132,7 @@ class Gates:
                 GatedPod(facts.namespace, facts.name, facts.uid, facts.version)
                 for facts in strays[first : first + STRAYS_AT_ONCE]
             )
-            results = Counter(await asyncio.gather(*(self._opener.open_without_turn(pod) for pod in pods)))
+            results = Counter(await asyncio.gather(*(self._opener.open_undecided(pod) for pod in pods)))
             _log.info("opened gates of pods that belong to no tenant: %s", dict(sorted(results.items())))
 
     def _give_back(self, uid: str) -> bool:

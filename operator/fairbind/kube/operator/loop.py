@@ -103,7 +103,7 @@ class Journal(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class TurnRules:
+class GateRules:
     """What the loop needs to open gates.
 
     is_gated: whether a decision about the pod with this UID opens its gate. give_back: take the room of a pod whose
@@ -134,12 +134,12 @@ class SchedulingLoop:
         journal: Journal | None = None,
         failures: PartFailures | None = None,
         on_bound: Callable[[str], None] = lambda _uid: None,
-        turns: TurnRules | None = None,
+        gates: GateRules | None = None,
     ) -> None:
         """wall_clock: seconds since the epoch, as pods' creation times are. clock: monotonic.
 
         on_bound: called with the UID of each pod whose binding the API server has accepted.
-        turns: of gate mode.
+        gates: of gate mode.
         """
         self._world = world
         self._binder = binder
@@ -152,8 +152,8 @@ class SchedulingLoop:
         self._journal = journal
         self._on_bound = on_bound
         self._failures = failures or PartFailures(observer)
-        self._turns = turns
-        self._pacing = Pacing(None if turns is None else turns.gate_limiter)
+        self._gates = gates
+        self._pacing = Pacing(None if gates is None else gates.gate_limiter)
         self._wake_at = -inf
         self._earlier = asyncio.Event()
         self._outstanding: set[asyncio.Task[None]] = set()
@@ -184,7 +184,7 @@ class SchedulingLoop:
         self._obey(self._pacing.handle(PodReserved(uid, has_room), self._clock()))
 
     def note_arrival(self, uid: str, is_bound: bool) -> None:  # noqa: FBT001 - the cache's callback
-        """A pod that takes turns has come to a node, or is gone."""
+        """A rationed pod has come to a node, or is gone."""
         self._obey(self._pacing.handle(PodArrived(uid, is_bound), self._clock()))
 
     async def run(self) -> None:
@@ -201,9 +201,9 @@ class SchedulingLoop:
         return not pending
 
     async def _wait_for_turn(self) -> float:
-        """Wait until the time that pacing named last, and return the time of the turn.
+        """Wait until the time that pacing named last, and return the time of the step.
 
-        Timers may fire some time before the clock gets there; the turn is due all the same.
+        Timers may fire some time before the clock gets there; the step is due all the same.
         """
         while (seconds := self._wake_at - self._clock()) > 0:
             self._earlier.clear()
@@ -238,9 +238,9 @@ class SchedulingLoop:
             _log.exception("resuming %s failed", uid)
 
     def _give_back(self, uid: str) -> None:
-        assert self._turns is not None
+        assert self._gates is not None
         try:
-            is_refused = self._turns.give_back(uid)
+            is_refused = self._gates.give_back(uid)
         except Exception:  # noqa: BLE001 - a bug; the others must not wait for ever because of it
             _log.exception("taking the reservation of %s back failed", uid)
             return
@@ -248,21 +248,21 @@ class SchedulingLoop:
             self._obey(self._pacing.handle(PodRefused(uid), self._clock()))
 
     def _begin_round(self, *, opens: bool) -> Callable[[str], bool]:
-        """Return what says whether one more pod of a tenant may have its turn in this cycle."""
-        if self._turns is None or not opens:
+        """Return what says whether one more pod of a tenant may be decided in this cycle."""
+        if self._gates is None or not opens:
             return lambda _tenant: opens
-        return self._turns.gate_limiter.begin_round(self._clock()).take
+        return self._gates.gate_limiter.begin_round(self._clock()).take
 
     def _find_opens(self, bindings: Iterable[Bind]) -> frozenset[str]:
         """Return the UIDs of the pods whose gate opens when they are decided."""
-        if self._turns is None:
+        if self._gates is None:
             return frozenset()
-        return frozenset(bind.task.uid for bind in bindings if self._turns.is_gated(bind.task.uid))
+        return frozenset(bind.task.uid for bind in bindings if self._gates.is_gated(bind.task.uid))
 
     def _find_scale_ups(self, snapshot: Snapshot, report: CycleReport) -> Sequence[Bind]:
-        if self._turns is None or not self._turns.gate_limiter.most_scale_ups:
+        if self._gates is None or not self._gates.gate_limiter.most_scale_ups:
             return ()
-        return find_scale_ups(snapshot, report, self._turns.is_gated)
+        return find_scale_ups(snapshot, report, self._gates.is_gated)
 
     # --- cycles ---
 
@@ -356,9 +356,9 @@ class SchedulingLoop:
 
     def _take(self, bind: Bind) -> bool:
         """Let a pod hold its room from now on, or count without any; False when it waits no more."""
-        if bind.server or self._turns is None:
+        if bind.server or self._gates is None:
             return self._world.assume(bind.task.uid, bind.server)
-        return self._turns.scale_up(bind.task.uid)
+        return self._gates.scale_up(bind.task.uid)
 
     def _withdraw(self, bind: Bind) -> None:
         self._obey(self._pacing.handle(BindWithdrawn(bind.task.uid), self._clock()))

@@ -1,4 +1,4 @@
-"""Opens our gate of all pods at once, without turns: before an uninstall, or when gate mode is given up."""
+"""Opens our gate of all pods at once, without decisions: before an uninstall, or when gate mode is given up."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 from fairbind.cluster.objects import wire
 from fairbind.cluster.objects.captured import CAPTURED_PODS
-from fairbind.cluster.objects.facts import TURN_GATE
+from fairbind.cluster.objects.facts import FAIRBIND_GATE
 from fairbind.cluster.other_schedulers.opening import make_opening
 from fairbind.kube.client.api import STRATEGIC, Api
 from fairbind.kube.client.errors import ApiError
@@ -32,7 +32,7 @@ async def open_all_gates(
     pods = [
         pod
         for pod in await list_captured(api, CAPTURED_PODS)
-        if isinstance(pod, wire.Pod) and any(gate.name == TURN_GATE for gate in pod.spec.scheduling_gates or ())
+        if isinstance(pod, wire.Pod) and any(gate.name == FAIRBIND_GATE for gate in pod.spec.scheduling_gates or ())
     ]
     pods.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.namespace, pod.metadata.name))
     opened = 0

@@ -41,7 +41,7 @@ class OperatorSettings:
         """Return what the cache is told of them, by its parameters' names."""
         return {
             "operator_namespace": self.namespace,
-            "turn_scheduler": None if self.gates is None else self.gates.scheduler_name,
+            "gated_scheduler": None if self.gates is None else self.gates.scheduler_name,
             "asking": frozenset() if self.extender is None else self.extender.scheduler_names,
             "narrows_to_nodes": self.gates is not None and self.gates.narrows_to_nodes,
         }

@@ -18,9 +18,9 @@ from typing import Any, ClassVar, Protocol
 
 import msgspec
 
-from fairbind.cluster.cache.queries import Turn
+from fairbind.cluster.cache.queries import GateOpening
 from fairbind.cluster.loop.pacing_events import BindResult
-from fairbind.cluster.objects.facts import TURN_GATE
+from fairbind.cluster.objects.facts import FAIRBIND_GATE
 from fairbind.cluster.other_schedulers.opening import make_opening
 from fairbind.cluster.state.host_names import HostNames
 from fairbind.kube.bind_carrier import BindCarrier
@@ -34,10 +34,10 @@ _SENT_AT_ONCE = 2
 OnStall = Callable[[bool], None]
 
 
-class Turns(Protocol):
-    """The cache, as far as pods that take turns are concerned."""
+class Openings(Protocol):
+    """The cache, as far as rationed pods are concerned."""
 
-    def find_turn(self, uid: str, node: str) -> Turn | None:
+    def find_opening(self, uid: str, node: str) -> GateOpening | None:
         """Return what is to be done for a pod that waits behind our gate; None when it does not."""
 
     def find_host_names(self) -> HostNames:
@@ -65,13 +65,13 @@ class Opener:
         self,
         binder: Binder,
         others: BindCarrier,
-        turns: Turns,
+        openings: Openings,
         *,
         on_wide: Callable[[str, str], None] = lambda _namespace, _uid: None,
     ) -> None:
         self._binder = binder
         self._others = others
-        self._turns = turns
+        self._openings = openings
         self._on_wide = on_wide
         self._under_way: dict[str, Opening] = {}
 
@@ -84,18 +84,18 @@ class Opener:
         self, namespace: str, name: str, uid: str, node: str, on_stall: OnStall = lambda _failed: None
     ) -> BindResult:
         """Open the gate of a pod that has one, or bind it, and say what became of it. Raises only CancelledError."""
-        turn = self._turns.find_turn(uid, node)
-        if turn is None:
+        opening = self._openings.find_opening(uid, node)
+        if opening is None:
             return await self._others.bind(namespace, name, uid, node, on_stall)
-        hosts = None if turn.nodes is None else self._turns.find_host_names().find(turn.nodes)
-        if turn.nodes is not None and hosts is None:
+        hosts = None if opening.nodes is None else self._openings.find_host_names().find(opening.nodes)
+        if opening.nodes is not None and hosts is None:
             self._on_wide(namespace, uid)
-        pod = GatedPod(namespace, name, uid, turn.resource_version)
-        must_look = hosts is not None and turn.has_affinity
+        pod = GatedPod(namespace, name, uid, opening.resource_version)
+        must_look = hosts is not None and opening.has_affinity
         return await self._carry(Opening(self._binder, pod, node, on_stall, hosts=hosts, must_look=must_look))
 
-    async def open_without_turn(self, pod: GatedPod) -> BindResult:
-        """Open the gate of a pod that has no turn, because it belongs to no tenant."""
+    async def open_undecided(self, pod: GatedPod) -> BindResult:
+        """Open the gate of a pod that is never decided, because it belongs to no tenant."""
         return await self._carry(Opening(self._binder, pod, "", lambda _failed: None))
 
     async def _carry(self, opening: Opening) -> BindResult:
@@ -196,4 +196,4 @@ class Opening(Binding):
         if not gates:
             return BindResult.BOUND
         self._version, self._affinity = pod.metadata.resourceVersion, pod.spec.affinity
-        return None if gates == [TURN_GATE] else BindResult.CONFLICT
+        return None if gates == [FAIRBIND_GATE] else BindResult.CONFLICT
