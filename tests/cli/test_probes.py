@@ -36,7 +36,7 @@ async def test_one_probe_says_whether_the_loop_turns_and_the_other_what_is_waite
         health.clear_problem("operator")
     if is_dead:
         now += DEAD_AFTER_SECONDS + 1.0
-    health.note_turn()
+    health.note_event_loop()
     async with _serving(PAGES, Metrics(), health, cast("Any", None)) as url:
         answers = await ask(url)
     dead = f"the scheduling loop has not turned for {DEAD_AFTER_SECONDS + 1.0:.0f} s\n"

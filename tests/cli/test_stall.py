@@ -93,7 +93,7 @@ async def test_five_busy_seconds_cost_neither_lease_nor_probes_nor_pages() -> No
             async with asyncio.timeout(60.0):
                 while not election.may_bind():  # noqa: ASYNC110 - the other thread tells nobody
                     await asyncio.sleep(0.01)
-            health.note_turn()
+            health.note_event_loop()
             health.beat()
             written = len(server.writes)
             began = time.monotonic()

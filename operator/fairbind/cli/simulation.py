@@ -80,7 +80,7 @@ def run_scenario(
         if jobs > 1 and len(scenario.policies) > 1:
             runs = _SideBySide(question, scenario.policies, jobs, interruption).run()
         else:
-            runs = _run_in_turn(scenario, interruption)
+            runs = _run_one_by_one(scenario, interruption)
         is_interrupted = len(runs) < len(scenario.policies) or any(run.interrupted for run in runs)
         if folder is not None:
             write_results(
@@ -190,7 +190,7 @@ class Interruption:
             raise StopRun
 
 
-def _run_in_turn(scenario: Scenario, interruption: Interruption) -> list[Run]:
+def _run_one_by_one(scenario: Scenario, interruption: Interruption) -> list[Run]:
     workload = draw_workload(scenario)
     runs: list[Run] = []
     for policy in scenario.policies:

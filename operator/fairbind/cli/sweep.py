@@ -116,10 +116,10 @@ def _choose(jobs: int | None, scheduler: str | None, missing: int) -> Callable[[
     count = min(len(os.sched_getaffinity(0)) if jobs is None else jobs, missing)
     if count > 1:
         return lambda cells: compute_in_processes(count, cells)
-    return _compute_in_turn
+    return _compute_one_by_one
 
 
-def _compute_in_turn(cells: Iterable[Cell]) -> Results:
+def _compute_one_by_one(cells: Iterable[Cell]) -> Results:
     for cell in cells:
         yield cell, compute_cell(cell.variant.text, cell.policy, cell.seed)
 

@@ -77,7 +77,7 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._opening: asyncio.Task[None] | None = None
         self._is_last_answer = False
-        self._turn: asyncio.Future[None] | None = None
+        self._admission: asyncio.Future[None] | None = None
 
     def open(self) -> None:
         """Begin to read, after a handshake where there is TLS."""
@@ -137,13 +137,13 @@ class _Connection(asyncio.Protocol):
 
     async def wait(self, pace: Pace) -> None:
         """Wait for a turn. CancelledError when the connection is closed before."""
-        self._turn = pace.enter(self.address)
-        await self._turn
+        self._admission = pace.enter(self.address)
+        await self._admission
 
     def leave(self) -> None:
         """Wait for no turn any more."""
-        if self._turn is not None:
-            self._turn.cancel()
+        if self._admission is not None:
+            self._admission.cancel()
 
     def end(self) -> None:
         """Close it, after the answer if one is on its way."""

@@ -26,29 +26,29 @@ class Pace:
 
     def enter(self, address: str) -> asyncio.Future[None]:
         """Return what is done when a client of an address may begin; it may be cancelled."""
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting[turn] = address
+        admission = asyncio.get_running_loop().create_future()
+        self._waiting[admission] = address
         self._begin()
-        return turn
+        return admission
 
     def _begin(self) -> None:
         """Let all begin who may now, and look again when the next one may."""
         loop = asyncio.get_running_loop()
         now, next_at = loop.time(), inf
-        for turn, address in list(self._waiting.items()):
-            if turn.done():  # it was cancelled
-                del self._waiting[turn]
+        for admission, address in list(self._waiting.items()):
+            if admission.done():  # it was cancelled
+                del self._waiting[admission]
                 continue
             own = self._of.get(address) or _Allowance(self._per_address)
             may_begin_at = max(self._of_all.next_at, own.next_at)
             if may_begin_at > now:
                 next_at = min(next_at, may_begin_at)
                 continue
-            del self._waiting[turn]
+            del self._waiting[admission]
             self._of_all.take(now)
             own.take(now)
             self._of[address] = own
-            turn.set_result(None)
+            admission.set_result(None)
         if len(self._of) > MOST_REMEMBERED:
             self._of = {address: own for address, own in self._of.items() if own.full_at > now}
         if self._timer is not None:

@@ -80,14 +80,14 @@ class PageCache:
         self._render = render
         self._clock = clock
         self._kept: dict[str, _Kept] = {}
-        self._turn = asyncio.Lock()
+        self._admission = asyncio.Lock()
 
     async def get(self, accept: str) -> Page:
         """Return the page in the format that an Accept header asks for."""
         wanted = choose_format(accept)
         if (page := self._recall(wanted)) is not None:
             return page
-        async with self._turn:
+        async with self._admission:
             if (page := self._recall(wanted)) is not None:
                 return page
             started = self._clock()

@@ -49,5 +49,5 @@ def test_an_event_loop_that_does_not_turn_is_not_ready_long_before_it_is_dead() 
     assert health.stalled_seconds == now
     assert health.find_unready() == "event loop: has not turned for 5 s"
     assert health.find_dead() is None
-    health.note_turn()
+    health.note_event_loop()
     assert health.find_unready() is None

@@ -180,7 +180,7 @@ class Pacing:
             self._is_woken = True
             instructions: list[Instruction] = []
         elif isinstance(event, Tick):
-            instructions = self._turn(now)
+            instructions = self._step(now)
         elif isinstance(event, Decided):
             return self._begin_bindings(event, now)
         elif isinstance(event, _ABOUT_GATES):
@@ -206,7 +206,7 @@ class Pacing:
 
     # --- time ---
 
-    def _turn(self, now: float) -> list[Instruction]:
+    def _step(self, now: float) -> list[Instruction]:
         if now >= self._announced:
             self._announced = inf
         if self._phase is _Phase.DECIDING:

@@ -159,17 +159,17 @@ class _Queue:
     """Questions that wait to be decided."""
 
     def __init__(self) -> None:
-        self._turn = asyncio.Semaphore(MOST_ASKED)
+        self._places = asyncio.Semaphore(MOST_ASKED)
         self._waiting: Counter[str] = Counter()
 
     def has_room(self, address: str) -> bool:
         return self._waiting.total() < MOST_WAITING and self._waiting[address] < MOST_WAITING_PER_ADDRESS
 
     @contextlib.asynccontextmanager
-    async def turn(self, address: str) -> AsyncIterator[None]:
+    async def wait_for_place(self, address: str) -> AsyncIterator[None]:
         self._waiting[address] += 1
         try:
-            async with self._turn:
+            async with self._places:
                 yield
         finally:
             self._waiting[address] -= 1
@@ -217,7 +217,7 @@ class Reviews:
         queue = self._find_queue(digest, address)
         if queue is None or not queue.has_room(address):
             return HTTPStatus.SERVICE_UNAVAILABLE, "too many readers at once"
-        async with queue.turn(address):
+        async with queue.wait_for_place(address):
             known = self._recall(digest, address)  # the same token may have been asked about meanwhile
             return known.refusal if known is not None else await self._ask(token, digest, address)
 

@@ -24,16 +24,16 @@ class Health:
         self._clock = clock
         self._problems: dict[str, str] = {"operator": "starting"}
         self._last_beat = clock()
-        self._last_turn = self._last_beat
+        self._event_loop_at = self._last_beat
 
-    def note_turn(self) -> None:
+    def note_event_loop(self) -> None:
         """Report that the event loop turned; due every second."""
-        self._last_turn = self._clock()
+        self._event_loop_at = self._clock()
 
     @property
     def stalled_seconds(self) -> float:
         """How long ago the event loop last turned."""
-        return self._clock() - self._last_turn
+        return self._clock() - self._event_loop_at
 
     def beat(self) -> None:
         """Report that the loop turned."""

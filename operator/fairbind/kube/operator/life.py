@@ -149,7 +149,7 @@ class Operator:
         """Report every second what keeps the replica from being ready, until cancelled."""
         parts, might_decide = self.parts, False
         while True:
-            self._health.note_turn()
+            self._health.note_event_loop()
             parts.overviews.advance_rests(self._clock())
             self.report_health()
             may_decide = parts.lead.may_decide()

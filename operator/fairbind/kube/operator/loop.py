@@ -190,7 +190,7 @@ class SchedulingLoop:
     async def run(self) -> None:
         """Decide until cancelled. Bindings in flight go on after it."""
         while True:
-            now = await self._wait_for_turn()
+            now = await self._wait_until_due()
             self._obey(self._pacing.handle(_TICK, now))
 
     async def drain(self, timeout_seconds: float) -> bool:
@@ -200,7 +200,7 @@ class SchedulingLoop:
         _, pending = await asyncio.wait(set(self._outstanding), timeout=timeout_seconds)
         return not pending
 
-    async def _wait_for_turn(self) -> float:
+    async def _wait_until_due(self) -> float:
         """Wait until the time that pacing named last, and return the time of the step.
 
         Timers may fire some time before the clock gets there; the step is due all the same.

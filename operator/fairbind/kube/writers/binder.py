@@ -236,7 +236,7 @@ class Binder:
             self.problem = None
             self._complaints.forget("forbidden")
 
-    async def wait_turn(self) -> None:
+    async def wait_for_pace(self) -> None:
         """Wait while the API server has asked for patience."""
         while self.must_wait():
             await self.sleep(min(self._not_before - self.clock(), 1.0) * self._random.uniform(1.0, 1.5))
@@ -345,7 +345,7 @@ class Binding:
         give_up_at = self._clock() + GIVE_UP_SECONDS
         attempt = 0
         while True:
-            await self._binder.wait_turn()
+            await self._binder.wait_for_pace()
             async with self._binder.take_slot(lambda: self._on_stall(False)):
                 if self._binder.must_wait():
                     continue  # the API server asked for patience while this waited for its slot

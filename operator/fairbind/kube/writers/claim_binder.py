@@ -253,7 +253,7 @@ class ClaimBinder:
         """
         binder = self._binder
         for attempt in range(MOST_ATTEMPTS):
-            await binder.wait_turn()
+            await binder.wait_for_pace()
             if not binder.is_open():
                 return BindResult.FENCED
             try:

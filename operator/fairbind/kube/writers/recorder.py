@@ -215,7 +215,7 @@ class Recorder:
     async def _write_for_ever(self) -> None:
         while True:
             await self._work.wait()
-            await self._wait_turn()
+            await self._wait_for_pace()
             job = self._take_job()
             if job is None:
                 continue
@@ -231,13 +231,13 @@ class Recorder:
             finally:
                 self._writing -= 1
 
-    async def _wait_turn(self) -> None:
+    async def _wait_for_pace(self) -> None:
         pace = SLOW_PER_SECOND if self._binds_in_flight() > MANY_BINDS else FAST_PER_SECOND
         now = self._clock()
-        turn = max(now, self._next_write_at)
-        self._next_write_at = turn + 1.0 / pace
-        if turn > now:
-            await self._sleep(turn - now)
+        write_at = max(now, self._next_write_at)
+        self._next_write_at = write_at + 1.0 / pace
+        if write_at > now:
+            await self._sleep(write_at - now)
 
     def _take_job(self) -> Callable[[], Awaitable[None]] | None:
         """Take from both queues in turn what may be written now."""
