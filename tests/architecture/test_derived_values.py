@@ -82,7 +82,7 @@ KNOWN: dict[str, list[str]] = {
     ],
     "scheduling/cycle/servers/topology.py": ["DomainFilter.openings"],
     "scheduling/cycle/servers/preferences.py": ["id"],
-    "scheduling/cycle/state.py": ["CycleState._changed_rows", "CycleState._seen", "CycleState._stale", "id"],
+    "scheduling/cycle/state.py": ["CycleState._seen", "CycleState._stale", "id"],
     "scheduling/cycle/waits/explain.py": ["id"],
     "scheduling/cycle/waits/reaches.py": ["id"],
     "scheduling/cycle/waits/store.py": ["id"],

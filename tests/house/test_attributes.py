@@ -9,14 +9,14 @@ from house.tree import find_files
 
 MOST = 15
 KNOWN = {
-    "Servers": 35,
+    "Servers": 34,
     "Books": 33,
     "Simulation": 27,
     "Recorder": 23,
     "Measures": 23,
     "Draft": 23,
     "Volumes": 22,
-    "Shape": 22,
+    "Shape": 20,
     "Elector": 22,
     "SchedulingLoop": 21,
     "Reflector": 21,
@@ -24,7 +24,6 @@ KNOWN = {
     "SnapshotBuilder": 20,
     "AttachLimits": 20,
     "Devices": 19,
-    "CycleState": 17,
     "Topology": 18,
     "ClusterCache": 16,
 }

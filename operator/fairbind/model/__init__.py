@@ -11,7 +11,7 @@ from fairbind.model.errors import FairbindError, InvalidProblemError, InvariantE
 from fairbind.model.policy import PolicySettings, Unclaimed
 from fairbind.model.preferences import EvenPreference, Preference, Preferences, PullPreference, ServerPreference
 from fairbind.model.reasons import Rejection, RejectionKind, Rejections
-from fairbind.model.servers import MAX_AMOUNT, FreeChanges, ServerTable
+from fairbind.model.servers import MAX_AMOUNT, ServerTable
 from fairbind.model.shares import TOLERANCE, compute_dominant_share, compute_share_key, compute_weighted_share
 from fairbind.model.snapshot import ClassChanges, Snapshot, leave_out
 from fairbind.model.targets import Targets
@@ -61,7 +61,6 @@ __all__ = [
     "FairbindError",
     "FairnessReason",
     "FreeCapacity",
-    "FreeChanges",
     "GroupComplete",
     "Holding",
     "InvalidProblemError",

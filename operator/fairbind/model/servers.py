@@ -22,19 +22,6 @@ _LOW_BITS = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FreeChanges:
-    """On which servers something else is free than before.
-
-    before, after: what was free and what is, the very arrays of two tables with the same servers. servers: indices,
-    ascending; on some of them nothing may be other.
-    """
-
-    before: IntArray
-    after: IntArray
-    servers: IndexArray
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class ServerTable:
     """All servers, sorted by name. Arrays are read-only.
 
@@ -48,7 +35,6 @@ class ServerTable:
     class_names: one name for each server class; ascending.
     taken_keys: for a server's index the exclusive keys (see `ExclusiveKeys`) that are taken there; absent means none.
     fixed_keys: those of them that are taken by something that is not among the snapshot's running tasks.
-    changes: of `free_kr`, since an earlier table; None: not known. It saves work and decides nothing.
     """
 
     names: tuple[str, ...]
@@ -60,7 +46,6 @@ class ServerTable:
     taken_keys: Mapping[int, frozenset[str]] = field(default_factory=dict)
     fixed_keys: Mapping[int, frozenset[str]] = field(default_factory=dict)
     open_k: BoolArray | None = None
-    changes: FreeChanges | None = None
 
     def __post_init__(self) -> None:
         for array in (self.capacity_kr, self.free_kr, self.usable_k, self.class_k, self.accepting_k):

@@ -126,7 +126,6 @@ class SnapshotBuilder:
             class_names=class_names,
             taken_keys=self._books.servers.taken_keys,
             fixed_keys=self._books.servers.fixed_keys,
-            changes=self._books.servers.free_changes,
         )
         return Snapshot(
             resources=axes,

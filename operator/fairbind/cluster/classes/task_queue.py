@@ -43,7 +43,6 @@ class TaskQueue:
         "_base",
         "_claimed_only",
         "_missing",
-        "_oldest",
         "_pin",
         "_placement",
         "_rules",
@@ -61,7 +60,6 @@ class TaskQueue:
         self.tasks: list[Task] = []
         self._missing: tuple[str, ...] = ()
         self.is_eligible = False
-        self._oldest: float | None = None
         self._axes: Axes = ()
         self._claimed_only: frozenset[str] = frozenset()
         self._base: Placement | None = None
@@ -74,18 +72,18 @@ class TaskQueue:
     def add(self, task: Task) -> None:
         """Take a task in its place."""
         insort(self.tasks, task, key=compute_sort_key)
-        self._shown = self._oldest = None
+        self._shown = None
 
     def add_all(self, tasks: Iterable[Task]) -> None:
         """Take many tasks at once."""
         self.tasks.extend(tasks)
         self.tasks.sort(key=compute_sort_key)
-        self._shown = self._oldest = None
+        self._shown = None
 
     def remove_all(self, uids: AbstractSet[str]) -> None:
         """Let the tasks of many pods go at once."""
         self.tasks = [task for task in self.tasks if task.uid not in uids]
-        self._shown = self._oldest = None
+        self._shown = None
 
     def remove(self, task: Task) -> None:
         """Let a task go."""
@@ -93,7 +91,7 @@ class TaskQueue:
         if self.tasks[index].uid != task.uid:
             raise KeyError(task.uid)
         del self.tasks[index]
-        self._shown = self._oldest = None
+        self._shown = None
 
     def rename(self, key: QueueKey) -> None:
         """Change the key. The new key may differ only in constraints and in the terms that select the pods."""
@@ -153,14 +151,11 @@ class TaskQueue:
     @property
     def oldest(self) -> float:
         """Since when the oldest task waits. It is the first of its priority: priorities are looked at, not tasks."""
-        if self._oldest is None:
-            tasks, start, oldest = self.tasks, 0, inf
-            while start < len(tasks):
-                priority = tasks[start].priority
-                oldest = min(oldest, tasks[start].queue_time)
-                start = bisect_right(tasks, -priority, lo=start, key=lambda task: -task.priority)
-            self._oldest = oldest
-        return self._oldest
+        tasks, start, oldest = self.tasks, 0, inf
+        while start < len(tasks):
+            oldest = min(oldest, tasks[start].queue_time)
+            start = bisect_right(tasks, -tasks[start].priority, lo=start, key=lambda task: -task.priority)
+        return oldest
 
     @property
     def is_lacking(self) -> bool:

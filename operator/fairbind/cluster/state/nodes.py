@@ -30,7 +30,6 @@ from fairbind.cluster.objects.facts import BASE_RESOURCES, Amounts, Constraints,
 from fairbind.cluster.objects.volume_facts import are_attach_slots
 from fairbind.cluster.state.kubelet_refusals import KubeletRefusals
 from fairbind.cluster.state.node_books import Axes, Rows, ServerBook, carry_over, compute_rows, number_axes, sum_held
-from fairbind.model import FreeChanges
 from fairbind.model.servers import BoolArray, IntArray, sum_exactly
 
 MAX_AXES = 128
@@ -54,7 +53,7 @@ class Servers:
     offers_version: another number when some resource is in the allocatable of a node and was in none, or the reverse.
     After `flush`: axes, left_out (resources that nodes offer and that are no axes), claimed_k (by axis the nodes that
     have it as devices only), claimed_only (axes that no node has otherwise), claimed_version (of these two), names,
-    capacity_kr, free_kr, free_changes (as of the last flush that changed it), usable_k, open_k, taken_keys, fixed_keys,
+    capacity_kr, free_kr, usable_k, open_k, taken_keys, fixed_keys,
     usable_r (what usable nodes have), total_r, resting (nodes that count and are not usable). Arrays that were handed
     out are never written again.
     """
@@ -75,7 +74,6 @@ class Servers:
         self.index: Mapping[str, int] = {}
         self.capacity_kr: IntArray = np.zeros((0, len(self.axes)), dtype=np.int64)
         self.free_kr: IntArray = self.capacity_kr.copy()
-        self.free_changes: FreeChanges | None = None
         self.usable_k: BoolArray = np.zeros(0, dtype=np.bool_)
         self.open_k: BoolArray = self.usable_k
         self.usable_r = self.total_r = (0,) * len(self.axes)
@@ -293,7 +291,7 @@ class Servers:
             all_nr[fresh] = fresh_nr
         usable_k[fresh] = [book.node is not None and is_usable(book.node, self._selector) for book in books]
         self.axes, self.usable_k = axes, usable_k
-        (self.capacity_kr, self.free_kr), self.free_changes = rows, None
+        self.capacity_kr, self.free_kr = rows
         if is_all_new or self._is_list_changed:
             self.open_k = np.ones(len(self.names), dtype=np.bool_)  # a pod that tolerates it may go to a cordoned node
         self.capacity_version += 1
@@ -315,9 +313,8 @@ class Servers:
             return
         rows = np.array(changed, dtype=np.intp)
         capacity_nr, free_nr = compute_rows([self.books[self.names[index]] for index in changed], self.axes)
-        before, self.free_kr = self.free_kr, self.free_kr.copy()
+        self.free_kr = self.free_kr.copy()
         self.free_kr[rows] = free_nr
-        self.free_changes = FreeChanges(before, self.free_kr, rows)
         # As a rule only what tenants' pods hold is another, which is no matter of capacity.
         is_capacity_changed = self.is_total_stale and bool((self.capacity_kr[rows] != capacity_nr).any())
         if is_capacity_changed:

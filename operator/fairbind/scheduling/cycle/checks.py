@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 
 from fairbind.model import MAX_AMOUNT, InvalidProblemError, ServerPreference, Snapshot, Targets, TaskClass, Tenant
-from fairbind.model.servers import IntArray
 
 
 class CheckedTenants(NamedTuple):
@@ -29,13 +28,11 @@ def check_snapshot(
     snapshot: Snapshot,
     fresh: Sequence[TaskClass] | None = None,
     checked_tenants: CheckedTenants | None = None,
-    amounts: Sequence[IntArray] | None = None,
 ) -> None:
     """Raise InvalidProblemError, naming field and value, when the parts of the snapshot do not belong together.
 
     fresh: the task classes that did not go with just so many servers and resources before; None: all.
-    checked_tenants: what is known of the tenants; None: nothing. amounts: what servers have, as far as it is not known
-    to be right; None: all.
+    checked_tenants: what is known of the tenants; None: nothing.
     """
     axes, count = len(snapshot.resources), len(snapshot.servers.names)
     if len(snapshot.counts_r) != axes or len(snapshot.total_r) != axes:
@@ -46,9 +43,7 @@ def check_snapshot(
         raise InvalidProblemError(f"fits_r must have {axes} entries, one for each of {snapshot.resources}")
     if snapshot.servers.free_kr.shape != (count, axes) or snapshot.servers.capacity_kr.shape != (count, axes):
         raise InvalidProblemError(f"free_kr and capacity_kr must have the shape {(count, axes)}")
-    if amounts is None:
-        amounts = snapshot.servers.free_kr, snapshot.servers.capacity_kr
-    if any(np.count_nonzero(amount > MAX_AMOUNT) for amount in amounts):
+    if any(np.count_nonzero(each > MAX_AMOUNT) for each in (snapshot.servers.free_kr, snapshot.servers.capacity_kr)):
         raise InvalidProblemError(f"free_kr and capacity_kr must not exceed {MAX_AMOUNT}")
     tenants = checked_tenants or CheckedTenants(None, snapshot.tenants)
     known = check_tenants(snapshot.tenants, axes, tenants)

@@ -109,7 +109,7 @@ class Draft:
         self.snapshot = snapshot
         self.policy = policy
         self.rule: SortRule = compute_sort_key if policy.is_fair else compute_arrival
-        self.room = Room(snapshot.servers, None if state is None else state.get_left(snapshot.servers))
+        self.room = Room(snapshot.servers)
         self.deferred = NOTHING_DEFERRED
         self.unseen: list[TaskClass] = []
         self.replaced: AbstractSet[int] = frozenset()
@@ -129,7 +129,7 @@ class Draft:
         if snapshot.stale:
             self.unseen = [each for each in looked_at if each in snapshot.stale]
             looked_at = [each for each in looked_at if each not in snapshot.stale]
-        self.measure: Measure = policy.build_measure(snapshot) if state is None else state.get_measure(policy, snapshot)
+        self.measure: Measure = policy.build_measure(snapshot)
         choices = RandomChoices(seed) if policy.has_random_choices else None
         servers, pools = snapshot.servers, self.measure.pools
         self.topology = TopologyState(

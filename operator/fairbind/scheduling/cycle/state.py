@@ -1,9 +1,8 @@
 """What stays as it was from one cycle to the next, so that a cycle for one new pod costs what one pod costs.
 
 Between two cycles a few tenants and a few servers change. Everything that follows from the others only is kept here, by
-the identity of the object that it was made from: tenants' progress and shares, the pools of the server classes, what
-is left on the servers. All of it is remade when it is not there, so a state changes how long a cycle takes and nothing
-else.
+the identity of the object that it was made from: tenants' progress and shares. All of it is remade when it
+is not there, so a state changes how long a cycle takes and nothing else.
 """
 
 from __future__ import annotations
@@ -14,18 +13,9 @@ from dataclasses import replace
 from itertools import compress, count
 from operator import is_not
 
-import numpy as np
-
-from fairbind.model import ServerTable, Snapshot, TaskClass, Tenant
-from fairbind.model.servers import FloatArray, IndexArray, IntArray
+from fairbind.model import Snapshot, TaskClass, Tenant
 from fairbind.scheduling.cycle.checks import CheckedTenants, check_snapshot
-from fairbind.scheduling.cycle.servers.room import compute_left
 from fairbind.scheduling.policies.levels import Progress, compute_progress
-from fairbind.scheduling.policies.measures import DominantShares, Measure
-from fairbind.scheduling.policies.registry import Policy
-
-MANY_PART = 8
-"""When more than one in so many servers changed, what is left on all of them is recomputed."""
 
 _Axes = tuple[tuple[str, ...], tuple[bool, ...], tuple[int, ...]]
 _NO_AXES: _Axes = (), (), ()
@@ -43,14 +33,8 @@ class CycleState:
 
     __slots__ = (
         "_axes",
-        "_capacity_kr",
-        "_changed_rows",
         "_compared",
         "_counted",
-        "_free_kr",
-        "_left_rk",
-        "_measure",
-        "_measured",
         "_places",
         "_progress_of",
         "_ruled",
@@ -73,12 +57,6 @@ class CycleState:
         self._counted: AbstractSet[str] | None = None
         self._stale: set[str] = set()
         self._shares: dict[str, tuple[str, float]] = {}
-        self._measure: DominantShares | None = None
-        self._measured: tuple[Policy, ServerTable, _Axes] | None = None
-        self._free_kr: IntArray = np.zeros((0, 0), dtype=np.int64)
-        self._capacity_kr = self._free_kr
-        self._changed_rows: tuple[IntArray, IndexArray] | None = None
-        self._left_rk: FloatArray = np.zeros((0, 0))
 
     def check(self, snapshot: Snapshot) -> Snapshot:
         """Check what is other in a snapshot than before, and return it with what is known of that.
@@ -88,13 +66,11 @@ class CycleState:
         changes, sizes = snapshot.compute_changes(self._seen), _get_sizes(snapshot)
         fresh = changes.added if sizes == self._sizes else snapshot.task_classes
         changed = self._find_changed(snapshot)
-        amounts = self._list_changed_amounts(snapshot.servers)
         if changed is None:
-            check_snapshot(snapshot, fresh, None, amounts)
+            check_snapshot(snapshot, fresh, None)
         else:
             tenants = CheckedTenants(self._places.keys(), [snapshot.tenants[place] for place in changed])
-            check_snapshot(snapshot, fresh, tenants, amounts)
-        self._capacity_kr = snapshot.servers.capacity_kr
+            check_snapshot(snapshot, fresh, tenants)
         for task_class in changes.removed:
             self._ruled.pop(id(task_class), None)
         for task_class in changes.added:
@@ -157,51 +133,6 @@ class CycleState:
         self._stale, self._counted = set(), counted
         return tuple(self._shares.values())
 
-    def get_measure(self, policy: Policy, snapshot: Snapshot) -> Measure:
-        """Return the policy's measure at the beginning of a cycle.
-
-        One that looks only at progress and at pools from which nothing is taken is kept while the pools are the same.
-        """
-        servers, axes = snapshot.servers, _get_axes(snapshot)
-        if self._measure is not None and self._measured is not None:
-            known_policy, known, known_axes = self._measured
-            if policy is known_policy and axes == known_axes and _have_same_capacity(servers, known):
-                return self._measure
-        measure = policy.build_measure(snapshot)
-        is_kept = isinstance(measure, DominantShares) and not measure.pools.residual
-        self._measure = measure if is_kept and isinstance(measure, DominantShares) else None
-        self._measured = (policy, servers, axes) if is_kept else None
-        return measure
-
-    def _list_changed_amounts(self, servers: ServerTable) -> list[IntArray]:
-        """Return what servers have that is other than at the last snapshot that was checked."""
-        capacity_kr, rows = servers.capacity_kr, self._find_changed_rows(servers)
-        free = servers.free_kr if rows is None else servers.free_kr[rows]
-        return [free] if capacity_kr is self._capacity_kr else [free, capacity_kr]
-
-    def _find_changed_rows(self, servers: ServerTable) -> IndexArray | None:
-        """Return the servers of which something else is free than before, some more than once; None: all may be."""
-        before, free_kr, known = self._free_kr, servers.free_kr, servers.changes
-        if known is not None and known.before is before and known.after is free_kr:
-            return known.servers
-        if free_kr.shape != before.shape:
-            return None
-        if free_kr is before:
-            return np.zeros(0, dtype=np.intp)
-        if self._changed_rows is None or self._changed_rows[0] is not free_kr:
-            self._changed_rows = free_kr, np.flatnonzero(free_kr != before) // free_kr.shape[1]
-        return self._changed_rows[1]
-
-    def get_left(self, servers: ServerTable) -> FloatArray:
-        """Return what is left on each server at the beginning of a cycle, as `compute_left`; the caller owns it."""
-        free_kr, rows = servers.free_kr, self._find_changed_rows(servers)
-        if rows is None or len(rows) * MANY_PART > len(free_kr):
-            self._left_rk = compute_left(free_kr)
-        elif len(rows):
-            self._left_rk[:, rows] = compute_left(free_kr[rows])
-        self._free_kr, self._changed_rows = free_kr, None
-        return self._left_rk.copy()
-
 
 def _get_axes(snapshot: Snapshot) -> _Axes:
     return snapshot.resources, snapshot.counts_r, snapshot.total_r
@@ -214,12 +145,3 @@ def _have_same_weights(one: Tenant, other: Tenant) -> bool:
 
 def _get_sizes(snapshot: Snapshot) -> tuple[int, int]:
     return len(snapshot.resources), len(snapshot.servers.names)
-
-
-def _have_same_capacity(one: ServerTable, other: ServerTable) -> bool:
-    return (
-        one.capacity_kr is other.capacity_kr
-        and one.usable_k is other.usable_k
-        and one.class_k is other.class_k
-        and one.class_names == other.class_names
-    )

@@ -35,11 +35,10 @@ class Room:
 
     __slots__ = ("_claimed_before", "_rows", "free_kr", "gains", "left_rk", "log", "log_size", "taken_keys")
 
-    def __init__(self, servers: ServerTable, left_rk: FloatArray | None = None) -> None:
-        """left_rk: what `compute_left` gives, if it is known; it will be written to."""
+    def __init__(self, servers: ServerTable) -> None:
         self.free_kr = servers.free_kr
         self._rows: dict[int, list[int]] = {}
-        self.left_rk: FloatArray = compute_left(servers.free_kr) if left_rk is None else left_rk
+        self.left_rk: FloatArray = compute_left(servers.free_kr)
         self.taken_keys: dict[int, frozenset[str]] = dict(servers.taken_keys)
         self.log: IndexArray = np.empty(256, dtype=np.intp)
         self.log_size = 0

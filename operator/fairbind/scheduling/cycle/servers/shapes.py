@@ -23,7 +23,6 @@ import numpy as np
 from fairbind.model import DomainRules, Pin, Placement, Preferences, ServerTable, Task, TaskClass
 from fairbind.model.servers import BoolArray, FloatArray, IndexArray
 from fairbind.scheduling.cycle.servers.arrangements import Arrangement, Slices
-from fairbind.scheduling.cycle.servers.minima import BlockMinima
 from fairbind.scheduling.cycle.servers.preferences import PreferenceScores
 from fairbind.scheduling.cycle.servers.random_choices import RandomChoices
 from fairbind.scheduling.cycle.servers.room import Room
@@ -31,12 +30,6 @@ from fairbind.scheduling.cycle.servers.scored_demands import SINGLE_SCORES, Scor
 from fairbind.scheduling.cycle.servers.topology import DomainFilter, TopologyState
 from fairbind.scheduling.policies.fit import FitRule
 from fairbind.scheduling.policies.level_pools import LevelPools
-
-MANY = 16_384
-"""The least one of more scores is found by blocks; of fewer a look at all is faster (measured)."""
-
-CHANGED_SCORES = 128
-"""Where more scores change from one question to the next, a look at all costs less than to keep blocks (measured)."""
 
 
 class Shapes:
@@ -148,12 +141,11 @@ class Shape:
 
     is_narrowed: whether something was closed since the last opening of a domain, so that the next one matters.
     _open_p: whether a task may fit into each pool, shape (P,); False is certain as of `_gains_seen` gains of room.
-    _scores: None until a server has enough of each resource. _changes: of servers, between the last two questions.
+    _scores: None until a server has enough of each resource.
     """
 
     __slots__ = (
         "_arrangement",
-        "_changes",
         "_choices",
         "_conflicting",
         "_cursor",
@@ -162,7 +154,6 @@ class Shape:
         "_fit",
         "_gains_seen",
         "_left",
-        "_minima",
         "_only_servers",
         "_open_p",
         "_openings_seen",
@@ -204,8 +195,6 @@ class Shape:
         self._gains_seen = len(room.gains)
         self._open_p: BoolArray = np.zeros(pools, dtype=np.bool_)
         self._scores: FloatArray | None = None
-        self._minima: BlockMinima | None = None
-        self._changes = 0
         self._begin()
 
     def _begin(self) -> None:
@@ -293,12 +282,8 @@ class Shape:
                 best = self._find_wanted(start, stop, scores, task, self._preferences)
             elif self._choices is not None:
                 best = start + self._draw_best(scores[start:stop], task, self._choices)
-            elif stop - start <= MANY or self._domains is not None or self._changes > CHANGED_SCORES:
-                best = start + int(scores[start:stop].argmin())
             else:
-                if self._minima is None:
-                    self._minima = BlockMinima(scores)
-                best = self._minima.find_least(start, stop)
+                best = start + int(scores[start:stop].argmin())
             if scores[best] != inf:
                 return int(self._arrangement.servers[best])
             slices.pop()
@@ -335,27 +320,18 @@ class Shape:
         scores, room, arrangement = self._scores, self._room, self._arrangement
         assert scores is not None, "only a shape with an open pool is asked"
         start, stop = self._cursor, room.log_size
-        self._cursor, self._changes = stop, stop - start
-        if self._changes > CHANGED_SCORES:
-            self._minima = None
+        self._cursor = stop
         if stop - start >= len(scores):
             scores[:-1] = self._score_many(arrangement.servers)
-            self._minima = None
         elif stop - start > SINGLE_SCORES:
             changed = room.log[start:stop]
             if arrangement.is_small:
                 changed = changed[arrangement.position_k[changed] < len(arrangement.servers)]
-            positions, some = arrangement.position_k[changed], self._score_many(changed)
-            scores[positions] = some
-            if self._minima is not None:
-                self._minima.lower_many(positions, some)
+            scores[arrangement.position_k[changed]] = self._score_many(changed)
         else:
-            position_k, minima = arrangement.position_k, self._minima
+            position_k = arrangement.position_k
             for server in room.log[start:stop].tolist():
-                position = position_k[server]
-                scores[position] = score = self._score_one(server)
-                if minima is not None:
-                    minima.lower(position, score)
+                scores[position_k[server]] = self._score_one(server)
         return scores
 
     def _score_many(self, servers: IndexArray) -> FloatArray:
