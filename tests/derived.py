@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fairbind.cluster.state.running import _NodeTasks
 from fairbind.derived import Derived, Memo, Table
 
 
@@ -35,6 +36,8 @@ def _is_looked_at(each: object) -> bool:
 def _list_parts(each: Any) -> Iterator[object]:
     if isinstance(each, dict):
         return chain(each.keys(), each.values())
+    if isinstance(each, _NodeTasks):  # it makes its tasks when they are asked for
+        return iter(each.get())
     if isinstance(each, list | tuple | set | frozenset):
         return iter(each)
     slots = (name for kind in type(each).__mro__ for name in getattr(kind, "__slots__", ()))

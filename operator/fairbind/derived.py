@@ -46,6 +46,22 @@ class Given:
         return self.revision
 
 
+class Setting(Given, Generic[V]):
+    """A value that is given from outside."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: V) -> None:
+        super().__init__()
+        self.value = value
+
+    def set(self, value: V) -> None:
+        """Take a value, which changes nothing where it is equal."""
+        if value != self.value:
+            self.value = value
+            self.note_change()
+
+
 class Derived(Generic[V]):
     """One value. is_same: whether two of them say the same; then the one before stays."""
 
@@ -140,7 +156,8 @@ class Table(Generic[K, V]):
 
     def note_change(self, key: K) -> None:
         """Note that what a key's value is made of has changed, or came, or went."""
-        self._changed[key] = None
+        if self._made_of is not None:  # else all are computed when they are asked for first
+            self._changed[key] = None
 
     def refresh(self) -> int:
         """Bring the values up to date, and return the revision."""

@@ -56,7 +56,7 @@ MEMORY_OF_ANSWERS = """
 cluster/loop/write_limits.MAX_REMEMBERED cluster/loop/postponements.MAX_REMEMBERED
 cluster/loop/claim_rests.MAX_REMEMBERED
 cluster/other_schedulers/node_waits.MAX_REMEMBERED web/connections.MOST_PROVEN
-cluster/loop/bind_limits.MAX_REMEMBERED cluster/state/running.MAX_CHANGED cluster/state/nominations.MOST_KNOWN
+cluster/loop/bind_limits.MAX_REMEMBERED cluster/state/nominations.MOST_KNOWN
 cluster/objects/requests.MAX_SHARED_DEMANDS cluster/objects/requests.MAX_REMEMBERED
 cluster/objects/constraints.MAX_SHARED_PLAIN cluster/objects/image_facts.MAX_SHARED_IMAGES
 cluster/objects/image_facts.MAX_SHARED_NAMES cluster/objects/image_facts.MAX_SHARED_USES

@@ -9,16 +9,15 @@ demands are shared.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from operator import is_
 from weakref import WeakKeyDictionary
 
 import msgspec
 
 from fairbind.cluster.objects.facts import Demand, PodFacts
 from fairbind.cluster.state.node_books import Axes, compute_vector
+from fairbind.derived import Derived, Setting, Table
 from fairbind.model import RunningTask
-
-MAX_CHANGED = 64
-"""So many nodes may have something else than in the mapping that they share with earlier snapshots."""
 
 
 class _Pod:
@@ -68,41 +67,19 @@ class _NodeTasks:
 
 
 class _TasksByNode(Mapping[str, tuple[RunningTask, ...]]):
-    """What snapshots are told: a mapping that never changes, and makes its values when they are asked for.
+    """What snapshots are told: a mapping that never changes, and makes its values when they are asked for."""
 
-    One follows the other with a few changes, so they share what most nodes have. _changed: what nodes have that have
-    something else than in `_shared`; None: nothing.
-    """
-
-    def __init__(self, shared: Mapping[str, _NodeTasks], changed: Mapping[str, _NodeTasks | None]) -> None:
-        self._shared = shared
-        self._changed = changed
-
-    def change(self, changes: Mapping[str, _NodeTasks | None]) -> _TasksByNode:
-        """Return the mapping in which these nodes have this instead."""
-        changed = {**self._changed, **changes}
-        if len(changed) <= MAX_CHANGED:
-            return _TasksByNode(self._shared, changed)
-        nodes = dict(self._shared)
-        for name, tasks in changed.items():
-            if tasks is None:
-                nodes.pop(name, None)
-            else:
-                nodes[name] = tasks
-        return _TasksByNode(nodes, {})
+    def __init__(self, nodes: Mapping[str, _NodeTasks]) -> None:
+        self._nodes = nodes
 
     def __getitem__(self, name: str) -> tuple[RunningTask, ...]:
-        tasks = self._changed[name] if name in self._changed else self._shared[name]
-        if tasks is None:
-            raise KeyError(name)
-        return tasks.get()
+        return self._nodes[name].get()
 
     def __iter__(self) -> Iterator[str]:
-        yield from (name for name in self._shared if name not in self._changed)
-        yield from (name for name, tasks in self._changed.items() if tasks is not None)
+        return iter(self._nodes)
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return len(self._nodes)
 
 
 class RunningTasks:
@@ -114,14 +91,14 @@ class RunningTasks:
     def __init__(self) -> None:
         self.growing: dict[str, set[str]] = {}
         self._pods: dict[str, dict[str, _Pod]] = {}
-        self._changed: set[str] = set()
-        self._vectors = _Vectors(())
-        self._tasks = _TasksByNode({}, {})
+        self._vectors = Setting(_Vectors(()))
+        self._nodes = Table(self._list_tasks, self._pods.keys, of=(self._vectors,))
+        self._tasks = Derived(self._share_tasks, of=(self._nodes,), is_same=is_)
 
     def hold(self, tenant: str, node: str, demand: Demand, facts: PodFacts) -> None:
         """Note that a tenant's pod holds something on a node. demand: of it, with its devices."""
         self._pods.setdefault(node, {})[facts.uid] = _Pod(tenant, demand, facts)
-        self._changed.add(node)
+        self._nodes.note_change(node)
         if demand.growth:
             self.growing.setdefault(tenant, set()).add(facts.uid)
 
@@ -135,7 +112,7 @@ class RunningTasks:
             self.growing[pod.tenant].remove(uid)
             if not self.growing[pod.tenant]:
                 del self.growing[pod.tenant]
-        self._changed.add(node)
+        self._nodes.note_change(node)
 
     def list_uids(self, node: str) -> Iterable[str]:
         """Return the UIDs of the pods on a node."""
@@ -148,22 +125,23 @@ class RunningTasks:
         if (old.facts.priority, old.facts.start, old.facts.group) == (facts.priority, facts.start, facts.group):
             return False
         pods[facts.uid] = _Pod(old.tenant, old.facts.demand, facts)
-        self._changed.add(node)
+        self._nodes.note_change(node)
         return True
 
     def build(self, axes: Axes) -> Mapping[str, tuple[RunningTask, ...]]:
         """Return the tasks by node, each node's by uid; what was handed out before never changes."""
-        if axes != self._vectors.axes:
-            self._vectors = _Vectors(axes)
-            self._changed.update(self._pods)
-        if self._changed:
-            changes: dict[str, _NodeTasks | None] = {}
-            for node in self._changed:
-                held = self._pods.get(node)
-                changes[node] = _NodeTasks(node, tuple(held.values()), self._vectors) if held else None
-            self._tasks = self._tasks.change(changes)
-            self._changed.clear()
-        return self._tasks
+        if axes != self._vectors.value.axes:
+            self._vectors.set(_Vectors(axes))
+        return self._tasks.get()
+
+    def _list_tasks(self, node: str) -> _NodeTasks | None:
+        """Return the running tasks of a node."""
+        held = self._pods.get(node)
+        return _NodeTasks(node, tuple(held.values()), self._vectors.value) if held else None
+
+    def _share_tasks(self) -> _TasksByNode:
+        """Return the running tasks of all nodes, as a snapshot has them."""
+        return _TasksByNode(self._nodes.values.copy())
 
 
 def _make_task(node: str, pod: _Pod, vectors: _Vectors) -> RunningTask:

@@ -18,6 +18,7 @@ from fairbind.cluster.state.node_books import Axes, add_amounts, compute_vector
 from fairbind.cluster.state.positions import Bound, Opened, Position
 from fairbind.cluster.state.slots import WantedPods
 from fairbind.cluster.tenancy.tenants import TenantSpec
+from fairbind.derived import Derived, Given, Setting, Table
 from fairbind.model import Placement, Tenant
 
 _ZERO, _ONE = Fraction(0), Fraction(1)
@@ -73,10 +74,8 @@ class Usage:
     it is in no share and no total until its node counts (`set_counting`).
 
     active_weight: the weights of all tenants that have pods that run or wait.
-    _counting: the nodes that count. _unplaced: pods of other schedulers on no node. _tenants: what was built last, by
-    name. _places: where each of them stands in it. _changed: whose tenants are out of date. _is_list_changed: whether a
-    book came or went since. _detailed: what `build_detailed_tenants` built last, of tenants that have not changed
-    since, and of what.
+    _counting: the nodes that count. _unplaced: pods of other schedulers on no node. _form, _detailed_form: what tenants
+    were asked for last. _books: whose there are.
     """
 
     def __init__(self, wanted: WantedPods) -> None:
@@ -86,14 +85,13 @@ class Usage:
         self.active_weight = _ZERO
         self._counting: set[str] = set()
         self._unplaced: dict[str, Bound | Opened] = {}
-        self._made_for: tuple[Axes, bool] = (), False
         self._specs: Mapping[str, TenantSpec] = {}
-        self._tenants: tuple[Tenant, ...] = ()
-        self._places: dict[str, int] = {}
-        self._changed: dict[str, None] = {}
-        self._is_list_changed = False
-        self._detailed: dict[str, Tenant] = {}
-        self._detailed_for: tuple[Axes, int, Mapping[Constraints, Placement]] = (), 0, {}
+        self._books = Given()
+        self._names = Derived(self._sort_names, of=(self._books,))
+        self._form = Setting[tuple[Axes, bool]](((), False))
+        self._tenants = Table(self._build_tenant, self.by_name.keys, of=(self._form,))
+        self._detailed_form = Setting[tuple[Axes, int, Mapping[Constraints, Placement]]](((), 0, {}))
+        self._detailed = Table(self._build_detailed_tenant, self.by_name.keys, of=(self._detailed_form,))
 
     def hold(self, name: str, node: str | None, kind: BoundKind, sign: int = 1) -> None:
         """Add a pod that holds something on a node, or take it away. node: None when it counts in the share only."""
@@ -201,28 +199,20 @@ class Usage:
 
         detailed: with what they hold, task by task and server by server, for policies that ask for it.
         """
-        if (axes, detailed) != self._made_for:
-            self._made_for = axes, detailed
-            self._changed, self._is_list_changed = dict.fromkeys(self.by_name), True
-        changed = {
-            name: self._build_tenant(name, axes, detailed=detailed) for name in self._changed if name in self.by_name
-        }
-        if self._is_list_changed:
-            known = {name: self._tenants[place] for name, place in self._places.items()} | changed
-            names = sorted(self.by_name)
-            self._tenants = tuple(known[name] for name in names)
-            self._places = {name: place for place, name in enumerate(names)}
-        elif changed:
-            tenants = list(self._tenants)
-            for name, tenant in changed.items():
-                tenants[self._places[name]] = tenant
-            self._tenants = tuple(tenants)
-        self._changed.clear()
-        self._is_list_changed = False
-        return self._tenants
+        self._form.set((axes, detailed))
+        self._tenants.refresh()
+        return tuple(map(self._tenants.values.__getitem__, self._names.get()))
 
-    def _build_tenant(self, name: str, axes: Axes, *, detailed: bool) -> Tenant:
-        tenant_usage = self.by_name[name]
+    def _sort_names(self) -> list[str]:
+        """Return the names of all tenants."""
+        return sorted(self.by_name)
+
+    def _build_tenant(self, name: str) -> Tenant | None:
+        """Return a tenant of the snapshot."""
+        tenant_usage = self.by_name.get(name)
+        if tenant_usage is None:
+            return None
+        axes, detailed = self._form.value
         tenant = _make_tenant(tenant_usage, axes)
         return _add_detail(tenant, tenant_usage, axes, lambda _: None, len(tenant_usage.kinds)) if detailed else tenant
 
@@ -232,27 +222,29 @@ class Usage:
         placements: where tasks with these constraints could run; of others it is not told.
         """
         part = find_tenants_part(len(tenant_usage.kinds) for tenant_usage in self.by_name.values())
-        known_axes, known_part, known_placements = self._detailed_for
-        if (axes, part) != (known_axes, known_part) or not _are_same(placements, known_placements):
-            self._detailed_for = axes, part, placements
-            self._detailed.clear()
-        for name, tenant_usage in self.by_name.items():
-            if name not in self._detailed:
-                tenant = _make_tenant(tenant_usage, axes)
-                self._detailed[name] = _add_detail(tenant, tenant_usage, axes, placements.get, part)
-        return tuple(self._detailed[name] for name in sorted(self.by_name))
+        self._detailed_form.set((axes, part, placements))
+        self._detailed.refresh()
+        return tuple(map(self._detailed.values.__getitem__, self._names.get()))
+
+    def _build_detailed_tenant(self, name: str) -> Tenant | None:
+        """Return a tenant with what it holds, as the exact mechanisms are told of it."""
+        tenant_usage = self.by_name.get(name)
+        if tenant_usage is None:
+            return None
+        axes, part, placements = self._detailed_form.value
+        return _add_detail(_make_tenant(tenant_usage, axes), tenant_usage, axes, placements.get, part)
 
     def _get(self, name: str) -> TenantUsage:
         tenant_usage = self.by_name.get(name)
         if tenant_usage is None:
             tenant_usage = self.by_name[name] = TenantUsage(name)
+            self._books.note_change()
             self._note_change(name)
-            self._is_list_changed = True
         return tenant_usage
 
     def _note_change(self, name: str) -> None:
-        self._changed[name] = None
-        self._detailed.pop(name, None)
+        self._tenants.note_change(name)
+        self._detailed.note_change(name)
 
     def _follow_pods(self, tenant_usage: TenantUsage) -> None:
         """Bring the active weight up to date, and drop the book of an implicit tenant without pods."""
@@ -263,12 +255,8 @@ class Usage:
             tenant_usage.active_weight = weight
         if tenant_usage.is_empty and not tenant_usage.is_declared:
             del self.by_name[tenant_usage.name]
-            self._detailed.pop(tenant_usage.name, None)
-            self._is_list_changed = True
-
-
-def _are_same(one: Mapping[Constraints, Placement], other: Mapping[Constraints, Placement]) -> bool:
-    return one.keys() == other.keys() and all(placement is other[key] for key, placement in one.items())
+            self._books.note_change()
+            self._note_change(tenant_usage.name)
 
 
 def _make_tenant(tenant_usage: TenantUsage, axes: Axes) -> Tenant:
