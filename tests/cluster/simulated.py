@@ -33,7 +33,7 @@ from fairbind.cluster.loop.pacing_events import (
     WakeAt,
 )
 from fairbind.cluster.loop.rounds import is_recalling
-from fairbind.model import Bind, CycleReport, Snapshot
+from fairbind.model import CycleReport, Plan, Snapshot
 from fairbind.scheduling import UnschedulableCache
 
 Judge = Callable[[RunCycle, Snapshot, CycleReport], None]
@@ -107,8 +107,8 @@ class Simulation:
                     self._world.forget(uid, postponed=postponed)
                 case RunCycle():
                     self._obey(self._run_cycle(instruction))
-                case Bind():
-                    self._assume(instruction)
+                case Plan():
+                    self._begin_plan(instruction)
 
     def _run_cycle(self, order: RunCycle) -> Iterable[Instruction]:
         world = self._world
@@ -136,7 +136,7 @@ class Simulation:
                 explains=order.explains,
             )
             self._judge(order, snapshot, report)
-            binds = self._pacing.handle(Decided(report.bindings, report.complete, classes), self.now)
+            binds = self._pacing.handle(Decided(report.plans, report.complete, classes), self.now)
             classes = None
             self._obey(binds)
             if report.complete:
@@ -150,13 +150,20 @@ class Simulation:
         world.cycle_finished(self.now - started)
         return self._pacing.handle(CycleEnded(self.now - started), self.now)
 
-    def _assume(self, bind: Bind) -> None:
-        pod = self._world.find_pod(bind.task.uid)
-        if pod is None or not self._world.assume(bind.task.uid, bind.server):
-            self._obey(self._pacing.handle(BindWithdrawn(bind.task.uid), self.now))
-        else:
-            self._decided += 1
-            self._beginning.append((bind.task.uid, pod))
+    def _begin_plan(self, plan: Plan) -> None:
+        """Let all bindings of a plan begin, or none."""
+        taken: list[tuple[str, Pod]] = []
+        for bind in plan.binds:
+            pod = self._world.find_pod(bind.task.uid)
+            if pod is None or not self._world.assume(bind.task.uid, bind.server):
+                for uid, _ in taken:
+                    self._world.forget(uid)
+                for each in plan.binds:
+                    self._obey(self._pacing.handle(BindWithdrawn(each.task.uid), self.now))
+                return
+            taken.append((bind.task.uid, pod))
+        self._decided += len(taken)
+        self._beginning += taken
 
     def _begin(self, uid: str, pod: Pod) -> None:
         seconds, result = self._world.draw_binding(uid)

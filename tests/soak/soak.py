@@ -45,7 +45,7 @@ from fairbind.cluster.messages import format_unschedulable
 from fairbind.cluster.objects.decode import NAMESPACES, NODES, PODS, Changed
 from fairbind.cluster.objects.facts import Interner
 from fairbind.cluster.tenancy.tenants import parse_tenant
-from fairbind.model import Bind
+from fairbind.model import Bind, Plan, list_binds
 from fairbind.scheduling import CycleState, UnschedulableCache, run_cycle
 from fairbind.web.metrics import Metrics
 from recorded import read_commit
@@ -144,11 +144,10 @@ class Soak:
             state=self._state,
             explains=order.explains,
         )
-        begun = self._pacing.handle(Decided(report.bindings, report.complete, len(snapshot.task_classes)), self._now)
-        for bind in begun:
-            if isinstance(bind, Bind):
-                assert self.cache.assume(bind.task.uid, bind.server)
-                self._bindings.append(bind)
+        begun = self._pacing.handle(Decided(report.plans, report.complete, len(snapshot.task_classes)), self._now)
+        for bind in list_binds([plan for plan in begun if isinstance(plan, Plan)]):
+            assert self.cache.assume(bind.task.uid, bind.server)
+            self._bindings.append(bind)
         for wait in report.waits:
             format_unschedulable(wait, len(snapshot.servers.names))
         is_next_different = self.cache.note_waits(report.waits, rotates=order.rotates)

@@ -6,8 +6,9 @@ Nothing here reads a clock, does I/O or knows where the values came from. Amount
 
 from __future__ import annotations
 
-from fairbind.model.decisions import Bind, CycleReport, FairnessReason, Wait
+from fairbind.model.decisions import CycleReport, FairnessReason, Wait
 from fairbind.model.errors import FairbindError, InvalidProblemError, InvariantError, SolverError
+from fairbind.model.plans import Bind, Evict, Plan, list_binds, plan_each
 from fairbind.model.policy import PolicySettings, Unclaimed
 from fairbind.model.preferences import EvenPreference, Preference, Preferences, PullPreference, ServerPreference
 from fairbind.model.reasons import Rejection, RejectionKind, Rejections
@@ -57,6 +58,7 @@ __all__ = [
     "Domains",
     "EvenPreference",
     "Event",
+    "Evict",
     "ExclusiveKeys",
     "FairbindError",
     "FairnessReason",
@@ -68,6 +70,7 @@ __all__ = [
     "LimitRule",
     "Pin",
     "Placement",
+    "Plan",
     "PolicySettings",
     "Preference",
     "Preferences",
@@ -96,4 +99,6 @@ __all__ = [
     "compute_share_key",
     "compute_weighted_share",
     "leave_out",
+    "list_binds",
+    "plan_each",
 ]

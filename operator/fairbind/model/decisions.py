@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fairbind.model.plans import Bind, Plan, list_binds
 from fairbind.model.reasons import Rejection, Rejections
 from fairbind.model.tasks import Task, TaskClass
 from fairbind.model.until import FREE_CAPACITY, Until
 
 WEIGHTED_SHARE = "weighted share"
-
-
-@dataclass(frozen=True, slots=True)
-class Bind:
-    """Place this task of this tenant on this server."""
-
-    task: Task
-    tenant: str
-    server: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +70,7 @@ class CycleReport:
     """What one cycle decided, in the order of the decisions, and what still waits.
 
     now: the time that the caller gave, seconds since the epoch. policy: its id.
-    bindings: in the order in which they were decided. waits: one for each class that could not go on; sorted by tenant
+    plans: in the order in which they were decided. waits: one for each class that could not go on; sorted by tenant
     and sort key. complete: False when the limit of decisions ended the cycle before the filling did.
     weighted_shares: after the bindings, by tenant, sorted by name. is_rationed: whether tasks that fit were passed
     over, because their tenants may not have more of them decided now.
@@ -86,8 +78,13 @@ class CycleReport:
 
     now: float
     policy: str
-    bindings: tuple[Bind, ...]
+    plans: tuple[Plan, ...]
     waits: tuple[Wait, ...]
     weighted_shares: tuple[tuple[str, float], ...]
     complete: bool
     is_rationed: bool = False
+
+    @property
+    def bindings(self) -> tuple[Bind, ...]:
+        """The binds of all plans."""
+        return tuple(list_binds(self.plans))

@@ -13,6 +13,7 @@ from fairbind.cluster.loop.pacing_events import (
     Beat,
     BindEnded,
     BindResult,
+    BindWithdrawn,
     Changed,
     CycleEnded,
     Decided,
@@ -22,7 +23,7 @@ from fairbind.cluster.loop.pacing_events import (
     Tick,
     WakeAt,
 )
-from fairbind.model import Bind, CycleReport, InvariantError, Snapshot, Wait
+from fairbind.model import Bind, CycleReport, InvariantError, Plan, Snapshot, Wait
 from fairbind.scheduling import Policy
 from fairbind.what_if.fair_shares import FairShares
 from fairbind.what_if.reading import NANOSECONDS
@@ -86,6 +87,23 @@ class VirtualOperator:
             self._clock = max(self._clock, self._wake_at)
             self._obey(self._pacing.handle(Tick(), self._clock))
 
+    def _carry_out(self, plan: Plan) -> None:
+        """Let all tasks of a plan start, or none: one of them may not wait any more."""
+        taken: list[str] = []
+        for bind in plan.binds:
+            if plan.evictions or not self.cache.assume(bind.task.uid, bind.server):  # nothing evicts yet
+                if plan.is_single:
+                    raise InvariantError(f"nothing happens while a cycle decides, but it decided {bind}")
+                for uid in taken:
+                    self.cache.forget(uid)
+                for each in plan.binds:
+                    self._obey(self._pacing.handle(BindWithdrawn(each.task.uid), self._clock))
+                return
+            taken.append(bind.task.uid)
+        for bind in plan.binds:
+            self._start(bind)
+            self._obey(self._pacing.handle(BindEnded(bind.task.uid, BindResult.BOUND), self._clock))
+
     def _obey(self, instructions: Iterable[Instruction]) -> None:
         for instruction in instructions:
             if isinstance(instruction, WakeAt):
@@ -111,11 +129,10 @@ class VirtualOperator:
         report = self._decider.decide(snapshot, self.cache.settings, self._clock, order)
         self._follow(snapshot, report)
         classes = len(snapshot.task_classes)
-        for bind in self._pacing.handle(Decided(report.bindings, report.complete, classes), self._clock):
-            if not isinstance(bind, Bind) or not self.cache.assume(bind.task.uid, bind.server):
-                raise InvariantError(f"nothing happens while a cycle decides, but pacing says {bind}")
-            self._start(bind)
-            self._obey(self._pacing.handle(BindEnded(bind.task.uid, BindResult.BOUND), self._clock))
+        for plan in self._pacing.handle(Decided(report.plans, report.complete, classes), self._clock):
+            if not isinstance(plan, Plan):
+                raise InvariantError(f"nothing happens while a cycle decides, but pacing says {plan}")
+            self._carry_out(plan)
         # Waits are the same objects only where nothing is left that could take turns.
         if report.waits != self._noted or not snapshot.is_current:
             self._is_undecided |= self.cache.note_waits(report.waits)

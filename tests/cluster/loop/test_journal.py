@@ -17,11 +17,12 @@ from fairbind.cluster.loop.journal import (
     compute_fingerprint,
     find_difference,
     format_record,
+    list_plans,
     parse_journal,
     parse_record,
 )
 from fairbind.cluster.loop.pacing_events import RunCycle
-from fairbind.model import CycleReport, InvalidProblemError, Snapshot
+from fairbind.model import CycleReport, InvalidProblemError, Plan, Snapshot
 from scheduling.worlds import build_class, build_placement, build_servers, build_snapshot, decide
 
 SEEDS = (6, 16, 20, 24, 48)
@@ -180,3 +181,19 @@ def test_records_say_what_the_cycle_began_with(journals: dict[int, list[bytes]])
     assert any(record.has_more for record in records)
     numbers = [record.number for record in records]
     assert numbers == sorted(set(numbers))
+
+
+def test_a_plan_of_several_is_recorded_and_one_of_one_leaves_no_trace() -> None:
+    snapshot, report, record = make_world()
+    assert b"plans" not in format_record(record)
+    (first, *others) = report.bindings
+    joined = replace(report, plans=(Plan((first,)), Plan(tuple(others))))
+    recorded = replace(record, plans=list_plans(joined))
+
+    assert parse_record(format_record(recorded)) == recorded
+    assert find_difference(recorded, snapshot, joined) is None
+    difference = find_difference(recorded, snapshot, report)
+    assert difference is not None
+    assert difference.startswith(
+        "plans: (PlanRecord(first=1, binds=2, evicted=()),) in the journal, none in the replay"
+    )

@@ -28,14 +28,14 @@ from fairbind.cluster.loop.pacing_events import (
     Tick,
     WakeAt,
 )
-from fairbind.model import Bind, Task
+from fairbind.model import Bind, Plan, Task
 
 NOT_SENT = [BindResult.FENCED, BindResult.STALE, BindResult.OVERCOMMITTED, BindResult.DEFERRED]
 POSTPONED = sorted(set(BindResult) - {BindResult.BOUND, *NOT_SENT})
 
 
-def make_binds(count: int) -> list[Bind]:
-    return [Bind(Task(f"u{n}", f"ns/u{n}", 0, 0.0), "t", "server") for n in range(count)]
+def make_binds(count: int) -> list[Plan]:
+    return [Plan((Bind(Task(f"u{n}", f"ns/u{n}", 0, 0.0), "t", "server"),)) for n in range(count)]
 
 
 class Machine:

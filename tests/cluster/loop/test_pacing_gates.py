@@ -35,7 +35,7 @@ from fairbind.cluster.loop.pacing_events import (
 from fairbind.cluster.other_schedulers.gate_limiter import STUCK_SECONDS, GateLimiter
 from fairbind.cluster.other_schedulers.place_waits import PLACES_SECONDS
 from fairbind.cluster.other_schedulers.places import FLOW_SECONDS
-from fairbind.model import Bind, Task
+from fairbind.model import Bind, Plan, Task, list_binds
 
 TIMEOUT = 30.0
 
@@ -44,8 +44,9 @@ EVERYTHING = RunCycle(MAX_OUTSTANDING, explains=True)
 OWN_ONLY = RunCycle(MAX_OUTSTANDING, explains=True, opens=False)
 
 
-def make_binds(count: int, tenant: str = "t", first: int = 0) -> list[Bind]:
-    return [Bind(Task(f"{tenant}{n}", f"ns/{tenant}{n}", 0, 0.0), tenant, "node") for n in range(first, first + count)]
+def make_binds(count: int, tenant: str = "t", first: int = 0) -> list[Plan]:
+    numbers = range(first, first + count)
+    return [Plan((Bind(Task(f"{tenant}{n}", f"ns/{tenant}{n}", 0, 0.0), tenant, "node"),)) for n in numbers]
 
 
 class Gates(Machine):
@@ -62,20 +63,19 @@ class Gates(Machine):
         self.feed(Changed(), now)
         return [cycle for at in (now, now, now + 1.0) for cycle in find(RunCycle, self.tick(at))]
 
-    def decide(self, binds: list[Bind], now: float, *, complete: bool = True) -> Sequence[Instruction]:
+    def decide(self, binds: list[Plan], now: float, *, complete: bool = True) -> Sequence[Instruction]:
         """Let a cycle that runs decide to open these gates."""
-        opens = frozenset(bind.task.uid for bind in binds)
+        opens = frozenset(bind.task.uid for bind in list_binds(binds))
         instructions = self.feed(Decided(binds, complete, 1, opens), now)
         self.feed(CycleEnded(0.0), now)
         return instructions
 
 
-def run(gates: Gates, binds: list[Bind], now: float, *, complete: bool = True) -> Sequence[Instruction]:
+def run(gates: Gates, binds: list[Plan], now: float, *, complete: bool = True) -> Sequence[Instruction]:
     """Let a cycle run and decide, and the requests succeed."""
     assert gates.find_cycle(now)
     instructions = gates.decide(binds, now + 1.0, complete=complete)
-    for bind in find(Bind, instructions):
-        assert isinstance(bind, Bind)
+    for bind in list_binds([each for each in instructions if isinstance(each, Plan)]):
         assert find(Announce, gates.feed(BindEnded(bind.task.uid, BindResult.BOUND), now + 1.0)) == []
     return instructions
 
@@ -196,7 +196,7 @@ def test_a_stuck_tenant_waits_a_while_beyond_its_part_and_others_do_not() -> Non
     gates.feed(PodRefused("t0"), 11.0 + TIMEOUT)
     instructions = run(gates, [*make_binds(3, first=1), *make_binds(3, "other")], 50.0)
     assert find(BackOff, instructions) == [BackOff("t2"), BackOff("t3")]
-    assert len(find(Bind, instructions)) == 4
+    assert len(find(Plan, instructions)) == 4
     assert find(Resume, gates.tick(51.0 + STUCK_SECONDS)) == [Resume("t2"), Resume("t3")]
 
 
@@ -208,10 +208,10 @@ def test_a_pod_that_a_new_leader_finds_on_its_way_has_a_place_and_its_time() -> 
     assert find(GiveBack, gates.tick(5.0 + TIMEOUT)) == [GiveBack("x")]
 
 
-def decide_scale_ups(gates: Gates, candidates: list[Bind], now: float) -> Sequence[Instruction]:
+def decide_scale_ups(gates: Gates, candidates: list[Plan], now: float) -> Sequence[Instruction]:
     """Let a cycle decide nothing and name pods that one more node could help."""
     assert gates.find_cycle(now)
-    instructions = gates.feed(Decided((), complete=True, classes=1, scale_ups=candidates), now + 1.0)
+    instructions = gates.feed(Decided((), complete=True, classes=1, scale_ups=list(list_binds(candidates))), now + 1.0)
     gates.feed(CycleEnded(0.0), now + 1.0)
     return instructions
 
@@ -236,7 +236,7 @@ def test_no_gate_is_opened_without_room_before_those_with_room_are_open(event: E
     gates = Gates(most=8, most_scale_ups=1)
     room, late = make_binds(1), make_binds(1, "other")
     assert gates.find_cycle(10.0)
-    assert gates.feed(Decided(room, True, 1, frozenset({"t0"}), late), 11.0) == room
+    assert gates.feed(Decided(room, True, 1, frozenset({"t0"}), list(list_binds(late))), 11.0) == room
     gates.feed(CycleEnded(0.0), 11.0)
     assert gates.wake_at > 11.5
     gates.feed(event, 11.5)
@@ -247,12 +247,12 @@ def test_no_gate_is_opened_without_room_before_those_with_room_are_open(event: E
 
 def test_gates_with_room_that_are_opened_one_after_the_other_hold_it_back_for_a_second_at_most() -> None:
     gates = Gates(most=8, most_scale_ups=1)
-    late, opened = make_binds(1, "other"), list[Bind]()
+    late, opened = make_binds(1, "other"), list[Plan]()
     for n in range(4):
         now = 10.0 + n * MAX_HELD_SECONDS / 2
         assert gates.find_cycle(now)
         room = make_binds(1, first=n)
-        instructions = gates.feed(Decided(room, True, 1, frozenset({f"t{n}"}), late), now)
+        instructions = gates.feed(Decided(room, True, 1, frozenset({f"t{n}"}), list(list_binds(late))), now)
         gates.feed(CycleEnded(0.0), now)
         assert [each for each in instructions if each in room] == room
         opened += [each for each in late if each in instructions]
@@ -274,7 +274,7 @@ def test_one_whose_namespace_may_not_begin_leaves_the_order_and_the_next_has_its
         decide_scale_ups(gates, make_binds(1, first=n), 10.0 * n)
         if n < FAILURES_IN_A_ROW:
             gates.feed(BindEnded(f"t{n}", BindResult.FAILED), 10.0 * n + 2.0)
-    other = [Bind(Task("x", "elsewhere/x", 0, 0.0), "u", "")]
+    other = [Plan((Bind(Task("x", "elsewhere/x", 0, 0.0), "u", ""),))]
     late = make_binds(1, first=50)
     assert decide_scale_ups(gates, [*late, *other], 200.0) == [BackOff("t50"), *other]
 

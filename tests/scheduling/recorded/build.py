@@ -29,6 +29,7 @@ from fairbind.model import (
     TaskClass,
     Tenant,
     Wait,
+    plan_each,
 )
 from fairbind.scheduling import POLICIES, CycleState, UnschedulableCache, compute_server_classes, run_cycle
 
@@ -242,4 +243,4 @@ def find_bindings(report: CycleReport) -> list[tuple[str, str]]:
 def move_first_binding(report: CycleReport) -> CycleReport:
     """The same decisions, but the first task goes elsewhere."""
     first, *others = report.bindings
-    return replace(report, bindings=(replace(first, server=f"{first.server}-not"), *others))
+    return replace(report, plans=plan_each((replace(first, server=f"{first.server}-not"), *others)))

@@ -25,7 +25,7 @@ places: its tenant gets nothing, so it is always the next in the order. The rule
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
@@ -174,20 +174,47 @@ class BindLimits:
         self._stalled: set[str] = set()
         self._awaiting: set[str] = set()
 
+    def begin_all(self, members: Sequence[tuple[str, str, str]], now: float) -> bool:
+        """Let the bindings of a plan begin; False: all are backed off. members: UID, tenant and namespace of each.
+
+        What is larger than the places of a namespace begins where nothing else of it is under way.
+        """
+        if len(members) > 1:
+            for (_, tenant, namespace), count in Counter(("", *member[1:]) for member in members).items():
+                place = _Place(tenant, namespace)
+                known = self._namespaces.setdefault(place, _Namespace())
+                free = self._find_free(place, known)
+                if free < count and (known.under_way or not free):
+                    for uid, *_ in members:
+                        self._back_off(known, uid, now)
+                    return False
+            for uid, tenant, namespace in members:
+                self._enter(uid, _Place(tenant, namespace))
+            return True
+        ((uid, tenant, namespace),) = members
+        return self.begin(uid, tenant, namespace, now)
+
     def begin(self, uid: str, tenant: str, namespace: str, now: float) -> bool:
         """Let the binding of a decided pod begin; False: it is backed off until `release` returns it."""
         place = _Place(tenant, namespace)
         known = self._namespaces.setdefault(place, _Namespace())
         if not self._find_free(place, known):
-            known.backed_off.append(uid)
-            if known.release_at == inf:
-                known.release_at = now + known.backoff_seconds
+            self._back_off(known, uid, now)
             return False
+        self._enter(uid, place)
+        return True
+
+    def _back_off(self, known: _Namespace, uid: str, now: float) -> None:
+        known.backed_off.append(uid)
+        if known.release_at == inf:
+            known.release_at = now + known.backoff_seconds
+
+    def _enter(self, uid: str, place: _Place) -> None:
+        known = self._namespaces[place]
         known.under_way += 1
         known.unanswered = 0
-        self._tenants.setdefault(tenant, _Tenant()).bindings += 1
+        self._tenants.setdefault(place.tenant, _Tenant()).bindings += 1
         self._under_way[uid] = place
-        return True
 
     def stall(self, uid: str, *, failed: bool) -> bool:
         """Note that a binding failed once or takes long; True when it leaves its place now."""

@@ -35,6 +35,15 @@ class Fingerprint:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanRecord:
+    """A plan of more than one bind. first: the place of its first bind among all bindings. evicted: UIDs of pods."""
+
+    first: int
+    binds: int
+    evicted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class CycleRecord:
     """One cycle in which something waited, and that did not fail.
 
@@ -43,7 +52,8 @@ class CycleRecord:
     decisions at most. explains: see `RunCycle`. outstanding: decisions of earlier cycles that were
     not carried out yet. has_more: whether the cycle before it had left something to decide. world: of the snapshot.
     bindings: (uid of the pod, name of the node), in the order of the decisions. complete: False when the limit ended
-    it. turns: whether the next cycle may have looked at other waiting tasks.
+    it. turns: whether the next cycle may have looked at other waiting tasks. plans: which of the bindings belong
+    together; where each is for itself, the line has no such field.
     """
 
     number: int
@@ -58,6 +68,18 @@ class CycleRecord:
     bindings: tuple[tuple[str, str], ...]
     complete: bool
     turns: bool = True
+    plans: tuple[PlanRecord, ...] | msgspec.UnsetType = msgspec.UNSET
+
+
+def list_plans(report: CycleReport) -> tuple[PlanRecord, ...] | msgspec.UnsetType:
+    """Return the plans of a report that are more than one bind, as a record has them."""
+    plans, first = list[PlanRecord](), 0
+    for plan in report.plans:
+        if not plan.is_single:
+            evicted = tuple(each.running.uid for each in plan.evictions)
+            plans.append(PlanRecord(first, len(plan.binds), evicted))
+        first += len(plan.binds)
+    return tuple(plans) or msgspec.UNSET
 
 
 def compute_fingerprint(snapshot: Snapshot) -> Fingerprint:
@@ -118,6 +140,9 @@ def find_difference(record: CycleRecord, snapshot: Snapshot, report: CycleReport
         again = replayed[index] if index < len(replayed) else None
         if recorded != again:
             return f"decision {index + 1}: {_describe(recorded)} in the journal, {_describe(again)} in the replay"
+    if record.plans != (plans := list_plans(report)):
+        then, now = (each or "none" for each in (record.plans, plans))
+        return f"plans: {then} in the journal, {now} in the replay"
     if record.complete != report.complete:
         return f"complete {record.complete} in the journal, {report.complete} in the replay"
     return None

@@ -9,6 +9,8 @@ The rules:
 * **Batches.** The first change starts a pause of `COALESCE_SECONDS`, and what changes during the pause belongs to the
   same cycle. So the order is decided over the batch and not by who arrived first within it. The pause is at least as
   long as the last cycle, so that cycles take at most about half of the time.
+* **Plans.** A plan begins whole or not at all, and takes as many places as it has binds. What is larger than a limit
+  begins where nothing else takes its places.
 * **Limit.** No more than `MAX_OUTSTANDING` decisions wait to be carried out: as many as keep the binder busy while the
   next cycle runs. Decisions stay fresh, and the order stays right when something changes amid a long backlog. A cycle
   that the limit ended goes on, without a pause, when `LOW_WATER` or fewer are left. So does a change that came when
@@ -38,6 +40,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import inf
 
@@ -77,7 +80,7 @@ from fairbind.cluster.loop.rounds import Rounds
 from fairbind.cluster.objects.task_names import split_task_name
 from fairbind.cluster.other_schedulers.gate_limiter import STUCK_SECONDS, GateLimiter, ScaleUp
 from fairbind.cluster.other_schedulers.place_waits import PlaceWaits
-from fairbind.model import Bind
+from fairbind.model import Bind, Plan
 
 COALESCE_SECONDS = 0.05
 BEAT_SECONDS = 5.0
@@ -287,21 +290,27 @@ class Pacing:
         self._rounds.note_classes(event.classes)
         self._place_waits.note_rationed(is_rationed=event.is_rationed)
         instructions: list[Instruction] = []
-        for bind in event.bindings:
-            uid, (namespace, _) = bind.task.uid, split_task_name(bind.task)
-            is_under_way = uid in self._openings  # for so long that its time is over; a second request would not help
-            if is_under_way or (uid in event.opens and not self._gate_limiter.open(uid, bind.tenant, now)):
-                self._postponements.resume_at(now + STUCK_SECONDS, uid)
-                instructions.append(BackOff(uid))
-            elif self._limits.begin(uid, bind.tenant, namespace, now):
-                self._outstanding += 1
-                if uid in event.opens:
-                    self._openings.begin(uid, has_room=True)
-                instructions.append(bind)
-            else:
-                self._gate_limiter.end(uid, now)
-                instructions.append(BackOff(uid))
+        for plan in event.plans:
+            instructions += self._begin_plan(plan, event.opens, now)
         return [*instructions, *self._scale_up(event.scale_ups, now)]
+
+    def _begin_plan(self, plan: Plan, opens: AbstractSet[str], now: float) -> Sequence[Instruction]:
+        """Let all binds of a plan begin, or none: then all its pods wait for their `Resume`."""
+        gated = [(bind.task.uid, bind.tenant) for bind in plan.binds if bind.task.uid in opens]
+        # One that is under way is so for so long that its time is over; a second request would not help.
+        is_under_way = any(bind.task.uid in self._openings for bind in plan.binds)
+        if is_under_way or (gated and not self._gate_limiter.open_all(gated, now)):
+            for bind in plan.binds:
+                self._postponements.resume_at(now + STUCK_SECONDS, bind.task.uid)
+            return [BackOff(bind.task.uid) for bind in plan.binds]
+        if not self._limits.begin_all([_name_member(bind) for bind in plan.binds], now):
+            for bind in plan.binds:
+                self._gate_limiter.end(bind.task.uid, now)
+            return [BackOff(bind.task.uid) for bind in plan.binds]
+        self._outstanding += len(plan.binds)
+        for uid, _ in gated:
+            self._openings.begin(uid, has_room=True)
+        return [plan]
 
     def _scale_up(self, candidates: Sequence[Bind], now: float) -> Sequence[Instruction]:
         """Open the gate of one pod for which a node could be bought; shares are others then, so look again.
@@ -323,7 +332,7 @@ class Pacing:
                 self._outstanding += 1
                 self._openings.begin(uid, has_room=False)
                 self._is_woken = True
-                return [*backed_off, bind]
+                return [*backed_off, Plan((bind,))]
             self._gate_limiter.end(uid, now)
             backed_off.append(BackOff(uid))
         return backed_off
@@ -414,3 +423,8 @@ class Pacing:
         """Wake for what is left to decide; while a cycle runs it is not known yet, and the cycle's end looks again."""
         if self._has_more and self._outstanding <= LOW_WATER and self._phase is not _Phase.DECIDING:
             self._is_woken = True
+
+
+def _name_member(bind: Bind) -> tuple[str, str, str]:
+    """Return the UID of a pod, its tenant and its namespace."""
+    return bind.task.uid, bind.tenant, split_task_name(bind.task)[0]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from fairbind.model import Bind
+from fairbind.model import Bind, Plan
 
 
 class BindResult(enum.StrEnum):
@@ -57,13 +57,13 @@ class NothingWaits(msgspec.Struct, frozen=True):
 class Decided(msgspec.Struct, frozen=True):
     """Answers `RunCycle`: the cycle's decisions. `CycleEnded` or `CycleFailed` follows.
 
-    bindings: in the order of the decisions. complete: False when the limit ended the cycle. classes: how many waited
+    plans: in the order of the decisions. complete: False when the limit ended the cycle. classes: how many waited
     before the cycle. opens: the UIDs of those that open a gate. scale_ups: pods behind a gate that one more node could
     help, in the order of the tenants' shares; without a server. is_rationed: whether pods that fit were passed over,
     because no more of their tenants may be decided now.
     """
 
-    bindings: Sequence[Bind]
+    plans: Sequence[Plan]
     complete: bool
     classes: int
     opens: frozenset[str] = frozenset()
@@ -72,7 +72,7 @@ class Decided(msgspec.Struct, frozen=True):
 
 
 class BindWithdrawn(msgspec.Struct, frozen=True):
-    """Answers `Bind`: the binding does not begin, because the pod went away or waits no more."""
+    """Answers a `Plan`, once for each of its binds: none begins, because a pod went away or waits no more."""
 
     uid: str
 
@@ -229,4 +229,4 @@ class GiveBack(msgspec.Struct, frozen=True):
     uid: str
 
 
-Instruction = WakeAt | Beat | RunCycle | Bind | Announce | Forget | BackOff | Resume | GiveBack
+Instruction = WakeAt | Beat | RunCycle | Plan | Announce | Forget | BackOff | Resume | GiveBack

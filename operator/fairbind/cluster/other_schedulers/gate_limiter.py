@@ -26,6 +26,8 @@ from __future__ import annotations
 
 import enum
 import heapq
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -140,18 +142,28 @@ class GateLimiter:
         self._round = Round(self._places, now)
         return self._round
 
+    def open_all(self, members: Sequence[tuple[str, str]], now: float) -> bool:
+        """Let the gates of a plan be opened; False when all must wait. members: UID and tenant of each.
+
+        What is larger than the limits is opened where nothing else is on its way.
+        """
+        entering = [(uid, tenant) for uid, tenant in members if uid not in self._opened or self.is_overdue(uid)]
+        is_alone, given = not self._places.taken, Counter[str]()
+        for _, tenant in entering:
+            if not (self._places.may_enter(tenant, beside=given) or (is_alone and given)):
+                return False
+            given[tenant] += 1
+        for uid, tenant in entering:
+            self._enter(uid, tenant, now)
+            self._opened[uid].is_found = uid in self._late
+        return True
+
     def open(self, uid: str, tenant: str, now: float) -> bool:
         """Let the gate of a decided pod be opened; False when it must wait, because of the limits.
 
         A pod that is on its way already stays as it is. One whose time is over, and that is decided again, has another.
         """
-        if uid in self._opened and not self.is_overdue(uid):
-            return True
-        if not self._places.may_enter(tenant):
-            return False
-        self._enter(uid, tenant, now)
-        self._opened[uid].is_found = uid in self._late
-        return True
+        return self.open_all(((uid, tenant),), now)
 
     def scale_up(self, uid: str, tenant: str, now: float) -> ScaleUp:
         """Say whether the gate of a pod that fits nowhere is opened, and let it be."""

@@ -136,6 +136,7 @@ class Parts:
             failures=self.failures,
             on_bound=self.unconfirmed.accepted,
             gates=None if rationing is None else rationing.rules,
+            is_ready=self.binder.is_ready,
         )
 
     def _make_claim_binder(self, clock: Callable[[], float]) -> ClaimBinder:

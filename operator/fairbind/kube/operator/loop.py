@@ -20,7 +20,7 @@ from typing import Protocol
 
 from fairbind.cluster.loop import pacing
 from fairbind.cluster.loop.deciding import Decider
-from fairbind.cluster.loop.journal import CycleRecord, compute_fingerprint
+from fairbind.cluster.loop.journal import CycleRecord, compute_fingerprint, list_plans
 from fairbind.cluster.loop.pacing import Pacing, PacingState
 from fairbind.cluster.loop.pacing_events import (
     Announce,
@@ -54,8 +54,9 @@ from fairbind.cluster.other_schedulers.scale_up import find_scale_ups
 from fairbind.kube.bind_carrier import BindCarrier
 from fairbind.kube.observer import Observer
 from fairbind.kube.operator.health import Health
+from fairbind.kube.operator.plan_carrier import PlanCarrier
 from fairbind.kube.part_failures import PartFailures
-from fairbind.model import Bind, CycleReport, PolicySettings, Snapshot, Wait
+from fairbind.model import Bind, CycleReport, Plan, PolicySettings, Snapshot, Wait
 
 _CHANGED = Changed()
 _TICK = Tick()
@@ -135,11 +136,12 @@ class SchedulingLoop:
         failures: PartFailures | None = None,
         on_bound: Callable[[str], None] = lambda _uid: None,
         gates: GateRules | None = None,
+        is_ready: Callable[[str, str], bool] = lambda _uid, _node: True,
     ) -> None:
         """wall_clock: seconds since the epoch, as pods' creation times are. clock: monotonic.
 
         on_bound: called with the UID of each pod whose binding the API server has accepted.
-        gates: of gate mode.
+        gates: of gate mode. is_ready: see `PlanCarrier`.
         """
         self._world = world
         self._binder = binder
@@ -156,7 +158,7 @@ class SchedulingLoop:
         self._pacing = Pacing(None if gates is None else gates.gate_limiter)
         self._wake_at = -inf
         self._earlier = asyncio.Event()
-        self._outstanding: set[asyncio.Task[None]] = set()
+        self._plans = PlanCarrier(self._send, self._end, is_ready)
         self._decider = Decider()
         self._noted: Sequence[Wait] = ()
         self._has_rotated = True
@@ -169,7 +171,7 @@ class SchedulingLoop:
 
     def may_send(self, uid: str) -> bool:
         """Tell whether a binding that has begun may still be sent for the first time."""
-        return self._pacing.may_send(uid)
+        return self._plans.may_send(uid) and self._pacing.may_send(uid)
 
     def note_awaits(self, uid: str, awaits: bool) -> None:  # noqa: FBT001 - the claim binder's callback
         """A binding waits for the claims of its pod, or not any more."""
@@ -195,10 +197,7 @@ class SchedulingLoop:
 
     async def drain(self, timeout_seconds: float) -> bool:
         """Wait for the bindings in flight; True when all have ended in time."""
-        if not self._outstanding:
-            return True
-        _, pending = await asyncio.wait(set(self._outstanding), timeout=timeout_seconds)
-        return not pending
+        return await self._plans.drain(timeout_seconds)
 
     async def _wait_until_due(self) -> float:
         """Wait until the time that pacing named last, and return the time of the step.
@@ -284,7 +283,7 @@ class SchedulingLoop:
             may_have = self._begin_round(opens=order.opens)
             report = self._decider.decide(snapshot, self._world.settings, self._wall_clock(), order, may_have=may_have)
             decided = Decided(
-                report.bindings,
+                report.plans,
                 report.complete,
                 classes,
                 self._find_opens(report.bindings),
@@ -332,24 +331,27 @@ class SchedulingLoop:
     # --- bindings ---
 
     def _begin(self, instructions: Iterable[Instruction]) -> None:
-        """Begin the bindings; those that cannot begin are withdrawn, also the rest when an error ends it amid them."""
+        """Begin the plans; those that cannot begin are withdrawn, also the rest when an error ends it amid them."""
         instructions = list(instructions)
-        binds = (bind for bind in instructions if isinstance(bind, Bind))
-        for bind in binds:
-            uid = bind.task.uid
+        plans = (plan for plan in instructions if isinstance(plan, Plan))
+        for plan in plans:
+            pods: list[PodToBind] = []
             try:
-                pod = self._world.find_pod(uid)
-                if pod is None or not self._take(bind):
-                    self._withdraw(bind)  # it went away while we decided
-                    continue
+                for bind in plan.binds:
+                    pod = self._world.find_pod(bind.task.uid)
+                    if pod is None or not self._take(bind):
+                        break  # it went away while we decided
+                    pods.append(pod)
             except Exception:
-                for lost in (bind, *binds):
+                self._withdraw(plan, len(pods))
+                for lost in plans:
                     self._withdraw(lost)
                 raise
-            self.decided += 1
-            task = asyncio.get_running_loop().create_task(self._carry_out(bind, pod), name=f"bind {bind.task.name}")
-            self._outstanding.add(task)
-            task.add_done_callback(self._outstanding.discard)
+            if len(pods) < len(plan.binds) or plan.evictions:  # nothing evicts yet
+                self._withdraw(plan, len(pods))
+                continue
+            self.decided += len(pods)
+            self._plans.begin(plan, pods)
         for instruction in instructions:
             if isinstance(instruction, BackOff):
                 self._world.back_off(instruction.uid)
@@ -360,21 +362,28 @@ class SchedulingLoop:
             return self._world.assume(bind.task.uid, bind.server)
         return self._gates.scale_up(bind.task.uid)
 
-    def _withdraw(self, bind: Bind) -> None:
-        self._obey(self._pacing.handle(BindWithdrawn(bind.task.uid), self._clock()))
+    def _withdraw(self, plan: Plan, taken: int = 0) -> None:
+        """Let none of a plan begin. taken: so many of its pods hold their room already."""
+        for bind in plan.binds[:taken]:
+            self._world.forget(bind.task.uid)
+        for bind in plan.binds:
+            self._obey(self._pacing.handle(BindWithdrawn(bind.task.uid), self._clock()))
 
-    async def _carry_out(self, bind: Bind, pod: PodToBind) -> None:
+    async def _send(self, bind: Bind, pod: PodToBind) -> BindResult:
         uid = bind.task.uid
-        fields = {"pod": f"{pod.namespace}/{pod.name}", "node": bind.server, "tenant": pod.tenant}
 
         def note_stall(failed: bool) -> None:  # noqa: FBT001 - the one thing that the call says
             self._obey(self._pacing.handle(BindStalled(uid, failed), self._clock()))
 
         try:
-            result = await self._binder.bind(pod.namespace, pod.name, uid, bind.server, note_stall)
+            return await self._binder.bind(pod.namespace, pod.name, uid, bind.server, note_stall)
         except Exception:  # noqa: BLE001 - a bug; the pod must not hold its room for ever because of it
+            fields = _make_fields(bind, pod)
             _log.exception("binding %s/%s to %s failed", pod.namespace, pod.name, bind.server, extra=fields)
-            result = BindResult.FAILED
+            return BindResult.FAILED
+
+    def _end(self, bind: Bind, pod: PodToBind, result: BindResult) -> None:
+        uid = bind.task.uid
         if result is BindResult.BOUND:
             self._observer.pod_scheduled(pod.tenant, self._wall_clock() - pod.ready_since)
         for instruction in self._pacing.handle(BindEnded(uid, result), self._clock()):
@@ -385,8 +394,12 @@ class SchedulingLoop:
             else:
                 self._obey((instruction,))
         if _log.isEnabledFor(logging.DEBUG):
-            fields["reason"] = result.value
+            fields = {**_make_fields(bind, pod), "reason": result.value}
             _log.debug("%s/%s -> %s: %s", pod.namespace, pod.name, bind.server, result.value, extra=fields)
+
+
+def _make_fields(bind: Bind, pod: PodToBind) -> dict[str, str]:
+    return {"pod": f"{pod.namespace}/{pod.name}", "node": bind.server, "tenant": pod.tenant}
 
 
 def make_record(
@@ -406,4 +419,5 @@ def make_record(
         bindings=tuple((bind.task.uid, bind.server) for bind in report.bindings),
         complete=report.complete,
         turns=order.rotates,
+        plans=list_plans(report),
     )

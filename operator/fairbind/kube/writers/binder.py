@@ -212,6 +212,11 @@ class Binder:
         """Whether a binding may be sent at this very moment."""
         return not self._draining and self._may_bind()
 
+    def is_ready(self, uid: str, node: str) -> bool:
+        """Whether nothing that is known now speaks against binding a pod to a node. node: empty: to none."""
+        may_go = self.is_open() and not self.is_held_back()
+        return may_go and (not node or (self.may_use(uid, node) and self.has_room(uid, node)))
+
     def is_held_back(self) -> bool:
         """Whether nothing would be sent now, because bindings are forbidden and were tried a moment ago."""
         return self.problem is not None and self.clock() < self._next_probe_at

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from fairbind.model import CycleReport, InvalidProblemError, PolicySettings, Snapshot, TaskClass, Wait
+from fairbind.model import CycleReport, InvalidProblemError, PolicySettings, Snapshot, TaskClass, Wait, plan_each
 from fairbind.scheduling.cycle.checks import check_snapshot
 from fairbind.scheduling.cycle.draft import Draft, expect_undefined_scores
 from fairbind.scheduling.cycle.order.task_queues import ClassQueue
@@ -41,7 +41,8 @@ def run_cycle(
     The same input gives the same report, byte for byte, and the order of `snapshot.task_classes` does not matter.
 
     policy: only its `policy` and `seed` are read; the rest is in the snapshot already. now: goes into the report, and
-    ends waits for a time. limit: end after so many decisions; the report then tells only of waits that are certain.
+    ends waits for a time. limit: end after so many binds; a plan that reaches it is not cut. The report
+    then tells only of waits that are certain.
     unschedulable: what the cycle before saw fit nowhere, then what this one sees; it changes no decision. A class that
     needs no new look keeps its wait, whose counts and reason of fairness may be older. None: look at everything.
     state: what has not changed since the cycle before, whose report is the same without it; None: compute everything.
@@ -110,7 +111,9 @@ class _Cycle:
         complete = choice is None
         draft.end()
         waits, shares = self._explain(complete=complete), self._compute_shares()
-        return CycleReport(now, draft.policy.id, tuple(bindings), self._remember(waits), shares, complete, is_rationed)
+        return CycleReport(
+            now, draft.policy.id, plan_each(bindings), self._remember(waits), shares, complete, is_rationed
+        )
 
     def _explain(self, *, complete: bool) -> list[Wait]:
         """Return the waits of classes that are not remembered."""
