@@ -127,7 +127,7 @@ def describe(report: CycleReport) -> tuple[object, ...]:
     return bindings, waits, report.complete, report.weighted_shares
 
 
-@pytest.mark.parametrize("seed", draw_seeds(120))
+@pytest.mark.parametrize("seed", draw_seeds(60, nightly=240))
 def test_it_changes_no_decision(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remembered, "SINGLES_PART", 1 + seed % 2)
     for module in (remembered, deferred):

@@ -264,7 +264,7 @@ AWAITED = ("fresh", "fast")
 """Labels of nodes for which pods wait that may use no node until then."""
 
 
-@pytest.mark.parametrize("seed", draw_seeds(12))
+@pytest.mark.parametrize("seed", draw_seeds(6, nightly=24))
 def test_what_is_kept_sorted_equals_what_is_sorted_anew_whatever_changes(seed: int) -> None:
     """Pods come, go, are placed and let go again; nodes come with taints and labels that set pods apart."""
     random = Random(seed)

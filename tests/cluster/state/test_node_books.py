@@ -23,7 +23,7 @@ def make_rich_node(name: str, *resources: str, count: int = 4, **options: Any) -
     return make_node(name, allocatable=offered, **options)
 
 
-@pytest.mark.parametrize("seed", draw_seeds(30))
+@pytest.mark.parametrize("seed", draw_seeds(8, nightly=60))
 def test_whatever_comes_and_goes_rows_are_those_that_would_be_made_anew(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
