@@ -35,7 +35,7 @@ cluster/filters/image_locality.MOST_SIZE_PER_IMAGE cluster/filters/term_index.MA
 kube/writers/binder.MOST_ATTEMPTS kube/writers/opener._SENT_AT_ONCE
 kube/writers/status.MAX_NAMES kube/client/api.MOST_PAGE_BYTES web/extender.MOST_BYTES
 web/serving.MAX_PORT web/serving.MOST_HEADERS kube/operator/other_installations.MOST_UNFINISHED
-scheduling/policies/server_classes.MAX_TOLERANCE
+scheduling/policies/server_classes.MAX_TOLERANCE scheduling/cycle/reservations/review.MAX_LOOKED_AT
 """
 OF_ONE_TENANT = """
 cluster/state/term_rotation.MAX_TENANT_TERMS cluster/state/volume_plans.MOST_PLANS
@@ -63,6 +63,7 @@ cluster/objects/image_facts.MAX_SHARED_NAMES cluster/objects/image_facts.MAX_SHA
 cluster/objects/volume_facts.MAX_SHARED_TOPOLOGIES cluster/objects/convert.MAX_SHARED_MESSAGES
 cluster/objects/convert.MAX_SHARED_NAMES cluster/objects/convert.MAX_SHARED_VALUES
 cluster/objects/convert.MAX_SHARED_TIMES cluster/filters/term_index.MAX_REMEMBERED
+scheduling/cycle/reservations/run_times.MAX_SAMPLES scheduling/cycle/reservations/run_times.MAX_KINDS
 cluster/filters/attach_limits.MOST_KNOWN cluster/filters/volume_offers.MOST_KNOWN web/pace.MOST_REMEMBERED
 """
 SORTED_HERE = tuple(

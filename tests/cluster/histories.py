@@ -23,6 +23,7 @@ from fairbind.cluster.loop import pacing, postponements, rounds
 from fairbind.cluster.loop.pacing_events import BindResult
 from fairbind.model import CycleReport, Placement, PolicySettings, ServerTable, Snapshot, Task, TaskClass, Tenant, Wait
 from fairbind.scheduling import CycleState, Policy, UnschedulableCache, run_cycle
+from fairbind.scheduling.cycle.reservations.reservations import Reservations
 
 HISTORIES = 400
 EPOCH = 1_000_000.0
@@ -258,6 +259,7 @@ class HistoricWorld:
         explains: bool = True,
         finds_rivals: bool = True,
         may_have: Callable[[str], bool] = lambda _tenant: True,
+        reservations: Reservations | None = None,
     ) -> CycleReport:
         self._spend(self._draw.uniform(0.0, self._history.longest_cycle_seconds))
         report = run_cycle(
@@ -271,6 +273,7 @@ class HistoricWorld:
             explains=explains,
             finds_rivals=finds_rivals,
             may_have=may_have,
+            reservations=reservations,
         )
         how = "all" if unschedulable is None else "by memory"
         end = "complete" if report.complete else "more"

@@ -162,7 +162,8 @@ def find_free(now: float, nodes: dict[str, Node], running: list[Attempt]) -> dic
 
 @pytest.mark.parametrize("policy", [*DIRECT, *RULES, "fgd-fifo"])
 def test_every_instant_is_sound(tmp_path: Path, policy: str) -> None:
-    document: dict[str, Any] = SCENARIO
+    """Without reservations, which keep capacity free: `tests/scheduling/test_reservations.py` is about these."""
+    document: dict[str, Any] = SCENARIO | {"reservations": {"mode": "Off"}}
     write_results(tmp_path, [run(document, policy)], "csv")
     attempts, nodes = read_attempts(tmp_path / "tasks.csv"), read_nodes()
     times = {time for each in attempts for time in (each.arrival, each.start, each.end) if time is not None}

@@ -145,7 +145,10 @@ def _format_ending(wait: Wait) -> str:
     """Return what follows the reasons of the nodes, with a space before it."""
     if wait.is_too_large:
         return f" {_TOO_LARGE}"
-    return "" if wait.fairness is None else f" {_format_fairness(wait.task_class.tenant, wait.fairness)}"
+    reserved = f" Capacity of {wait.reserved_on} node(s) is reserved for it." if wait.reserved_on else ""
+    return (
+        reserved if wait.fairness is None else f" {_format_fairness(wait.task_class.tenant, wait.fairness)}{reserved}"
+    )
 
 
 def compute_signature(wait: Wait, *, shows_taints: bool = False) -> Hashable:
@@ -155,7 +158,8 @@ def compute_signature(wait: Wait, *, shows_taints: bool = False) -> Hashable:
     The reason of fairness is left out: who is next alternates among tenants that are served fairly.
     """
     rejections = wait.rejections if shows_taints else _merge_taints(wait.rejections)
-    return wait.blocked, wait.is_too_large, frozenset(rejection for rejection, _ in rejections)
+    reasons = frozenset(rejection for rejection, _ in rejections)
+    return wait.blocked, wait.is_too_large, wait.reserved_on > 0, reasons
 
 
 def compute_gist(message: str) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from fairbind.model.plans import Bind, Plan, list_binds
 from fairbind.model.reasons import Rejection, Rejections
+from fairbind.model.reservations import Reservation
 from fairbind.model.tasks import Task, TaskClass
 from fairbind.model.until import FREE_CAPACITY, Until
 
@@ -37,6 +38,7 @@ class Wait:
     it has too little.
     blocked: set when the class may not be placed at all. fairness: set when fairness is why the room went elsewhere.
     is_too_large: whether none of the servers that the class may use could hold a task of it when empty.
+    reserved_on: on how many servers something is reserved for it.
     until: what may end the wait, each by itself. Until then no cycle that recalls looks at the class again.
     """
 
@@ -47,6 +49,7 @@ class Wait:
     blocked: Rejection | None = None
     fairness: FairnessReason | None = None
     is_too_large: bool = False
+    reserved_on: int = 0
     until: tuple[Until, ...] = FREE_CAPACITY
 
     @property
@@ -73,7 +76,8 @@ class CycleReport:
     plans: in the order in which they were decided. waits: one for each class that could not go on; sorted by tenant
     and sort key. complete: False when the limit of decisions ended the cycle before the filling did.
     weighted_shares: after the bindings, by tenant, sorted by name. is_rationed: whether tasks that fit were passed
-    over, because their tenants may not have more of them decided now.
+    over, because their tenants may not have more of them decided now. reserved: what was reserved while it decided.
+    reopens: whether some of that has come free for others since, so that another cycle may decide more.
     """
 
     now: float
@@ -83,6 +87,8 @@ class CycleReport:
     weighted_shares: tuple[tuple[str, float], ...]
     complete: bool
     is_rationed: bool = False
+    reserved: tuple[Reservation, ...] = ()
+    reopens: bool = False
 
     @property
     def bindings(self) -> tuple[Bind, ...]:

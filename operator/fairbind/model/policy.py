@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fairbind.model.reservations import DEFAULT_RESERVATIONS, ReservationSettings
+
 DEFAULT_POLICY = "best-fit-drfh"
 DEFAULT_SERVER_CLASS_TOLERANCE = 0.02
 DEFAULT_ALPHA = 2.0
@@ -34,6 +36,7 @@ class PolicySettings:
     expected_tenants: how many tenants `dynamic-drf` expects in the end; None or fewer than there are: those there are.
     seed: what the draws of `two-choices-drfh` start from.
     unclaimed: what happens to the tasks of namespaces that no declared tenant claims.
+    reservations: what is kept for tenants that are rightfully next and whose tasks fit nowhere yet.
     """
 
     policy: str = DEFAULT_POLICY
@@ -44,3 +47,4 @@ class PolicySettings:
     expected_tenants: int | None = None
     seed: int = 0
     unclaimed: Unclaimed = Unclaimed.TENANT
+    reservations: ReservationSettings = DEFAULT_RESERVATIONS

@@ -21,7 +21,7 @@ import msgspec
 
 from fairbind.cluster.cache.cache import ClusterCache
 from fairbind.cluster.objects.facts import HOSTNAME, NamespaceFacts, NodeFacts, PodFacts
-from fairbind.model import Bind, PolicySettings
+from fairbind.model import Bind, PolicySettings, RunningTask
 from fairbind.simulator.autoscaler import Autoscaler, find_marked
 from fairbind.simulator.baselines.base import find_base
 from fairbind.simulator.baselines.registry import build_baseline
@@ -46,6 +46,7 @@ from fairbind.simulator.summary import TaskTimes, compute_summary
 from fairbind.simulator.workload import FOREVER, Workload
 from fairbind.what_if.fair_shares import FairShares
 from fairbind.what_if.listed_objects import build_cache
+from fairbind.what_if.reading import NANOSECONDS
 from fairbind.what_if.virtual_operator import VirtualOperator
 
 NEW_NODE = "(a new node)"
@@ -116,6 +117,7 @@ class Simulation:
         self._duration = workload.duration_t.tolist()
         self._entry = workload.entry_t.tolist()
         self._index = workload.index_t.tolist()
+        self._first_created = 0.0 if scenario.start is None else scenario.start.time
         baseline = build_baseline(policy, scenario, workload)
         self._cluster = VirtualOperator(
             partial(_make_cache, scenario, policy),
@@ -123,9 +125,10 @@ class Simulation:
             self._start,
             baseline=baseline,
             explains=any(isinstance(event.action, StartAutoscaler) for event in scenario.events),
+            epoch=self._first_created,
+            find_start=self._find_start,
         )
         self._measures = self._make_measures(yardsticks)
-        self._first_created = 0.0 if scenario.start is None else scenario.start.time
         self._arrived = 0
         self._happened = 0
         self._next_measure = 0
@@ -264,6 +267,12 @@ class Simulation:
         if self._pods[number].claims:  # what is planned for its volumes has come true
             self._place(number, bind.server)
         self._run(number, bind.server)
+
+    def _find_start(self, task: RunningTask) -> float:
+        """Return when a running task began; of one that is none of the workload, what is told of it."""
+        number = self._number_of.get(task.uid)
+        running = None if number is None else self._running.get(number)
+        return task.start if running is None else self._first_created + running.start / NANOSECONDS
 
     def _place(self, number: int, server: str) -> None:
         """Tell the cache of a pod that is placed. Where one of its own decisions does that, it knows already."""
@@ -457,7 +466,7 @@ def _make_cache(scenario: Scenario, policy: str, on_change: Callable[[], None]) 
         return cache
     # A scheduler of slots is no operator, so all of a tenant's jobs are looked at, however many there are.
     cache = ClusterCache(SCHEDULER, on_change, is_limited=policy != SLOTS)
-    cache.set_policy(set_policy(PolicySettings(seed=scenario.seed), policy))
+    cache.set_policy(set_policy(PolicySettings(seed=scenario.seed, reservations=scenario.reservations), policy))
     cache.replace_tenants(scenario.tenants)
     _add_namespaces(cache, scenario, set())
     return cache

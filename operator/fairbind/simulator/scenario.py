@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from fairbind.cluster.objects.facts import NodeFacts, PodFacts
 from fairbind.cluster.tenancy.tenants import TenantSpec
+from fairbind.model.reservations import DEFAULT_RESERVATIONS, ReservationSettings
 from fairbind.what_if.listed_objects import ListedObjects
 
 
@@ -217,7 +218,9 @@ class Scenario:
 
     events: in their order. horizon: None: until nothing waits or runs or can change any more. slots: of the largest
     server, for the policy of that name. composite: from which sources it was put together; None when from one. notes:
-    what was assumed. start: of a snapshot, what is there beside nodes and tasks; None: nothing but the tenants.
+    what was assumed.
+    start: of a snapshot, what is there beside nodes and tasks; None: nothing but the tenants.
+    reservations: of policies of our own; rules of others have none.
     """
 
     name: str
@@ -233,3 +236,4 @@ class Scenario:
     composite: str | None = None
     notes: tuple[str, ...] = ()
     start: ListedObjects | None = None
+    reservations: ReservationSettings = DEFAULT_RESERVATIONS

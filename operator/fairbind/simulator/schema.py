@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from fairbind.cluster.tenancy.policies import RESERVATION_MODES, RESERVATION_SECONDS
 from fairbind.simulator.baselines.registry import KNOWN_POLICIES
 from fairbind.simulator.parse_events import MOST_NODES
 from fairbind.simulator.parse_pods import POD_FIELDS
@@ -255,6 +256,27 @@ SCENARIO_SCHEMA: Final[dict[str, Any]] = {
                 "minItems": 1,
                 "uniqueItems": True,
                 "items": {"enum": sorted(KNOWN_POLICIES)},
+            },
+            "reservations": {
+                "description": "What is reserved for tenants that are rightfully next, as in a SchedulingPolicy.",
+                "type": "object",
+                "additionalProperties": False,
+                "properties": {
+                    "mode": {"description": "Whether anything is.", "enum": list(RESERVATION_MODES), "default": "On"},
+                    "maxSeconds": {
+                        "description": "After so long without progress another node is reserved.",
+                        "type": "integer",
+                        "minimum": RESERVATION_SECONDS[0],
+                        "maximum": RESERVATION_SECONDS[1],
+                        "default": 600,
+                    },
+                    "most": {
+                        "description": "The part of the capacity of which so much at most is reserved.",
+                        "type": "string",
+                        "pattern": "^([1-9][0-9]?|100)%$",
+                        "default": "10%",
+                    },
+                },
             },
             "slots": {
                 "description": "Into how many slots the policy `slots` divides the largest server.",

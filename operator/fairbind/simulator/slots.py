@@ -22,6 +22,7 @@ import msgspec
 from fairbind.cluster.objects.facts import CPU, MEMORY, NodeFacts, PodFacts
 from fairbind.cluster.objects.requests import make_demand
 from fairbind.model import PolicySettings
+from fairbind.model.reservations import NO_RESERVATIONS
 from fairbind.simulator.baselines.base import DECIDED_OUTSIDE, find_base
 from fairbind.simulator.scenario import Scenario, Shape
 
@@ -34,7 +35,9 @@ DEFAULT_SLOTS: Final = 14
 def set_policy(settings: PolicySettings, policy: str) -> PolicySettings:
     """Return settings with which the operator's code decides as a policy does."""
     if policy == SLOTS:
-        return replace(settings, policy="first-fit-drfh", fairness_resources=(SLOT_RESOURCE,))
+        return replace(
+            settings, policy="first-fit-drfh", fairness_resources=(SLOT_RESOURCE,), reservations=NO_RESERVATIONS
+        )
     return replace(settings, policy=find_base(policy) or DECIDED_OUTSIDE)
 
 

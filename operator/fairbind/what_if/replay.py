@@ -91,6 +91,7 @@ def compare_with_journal(listed: ListedObjects, records: Sequence[CycleRecord]) 
     for cycles, record in enumerate(later[first:]):
         snapshot = trial.cache.build_snapshot()
         order = RunCycle(record.limit, record.explains, record.turns)
+        decider.reservations.restore(record.reserved or (), snapshot)
         report = decider.decide(snapshot, trial.cache.settings, record.time, order)
         difference = find_difference(record, snapshot, report)
         if difference is not None:

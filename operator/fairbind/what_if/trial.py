@@ -55,7 +55,7 @@ class Trial:
                 cache.set_policy(replace(cache.settings, policy=policy))
             return cache
 
-        self.operator = VirtualOperator(make_cache, chosen, self._start, self._follow)
+        self.operator = VirtualOperator(make_cache, chosen, self._start, self._follow, epoch=listed.time)
         self.cache = self.operator.cache
 
     def decide(self, now: int = 0) -> None:
@@ -74,6 +74,7 @@ class Trial:
             self.cache.pods.apply(self.make_facts(bind.task.uid))
         self.binds.clear()
         self.decisions.clear()
+        self.operator.end_reservations()
 
     def add_pod(self, pod: wire.Pod) -> None:
         """Let a pod come, or change."""

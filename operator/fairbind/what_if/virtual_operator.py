@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 
 from fairbind.cluster.cache.cache import ClusterCache
 from fairbind.cluster.classes.snapshot import Scale
@@ -23,7 +24,7 @@ from fairbind.cluster.loop.pacing_events import (
     Tick,
     WakeAt,
 )
-from fairbind.model import Bind, CycleReport, InvariantError, Plan, Snapshot, Wait
+from fairbind.model import Bind, CycleReport, InvariantError, Plan, RunningTask, Snapshot, Wait
 from fairbind.scheduling import Policy
 from fairbind.what_if.fair_shares import FairShares
 from fairbind.what_if.reading import NANOSECONDS
@@ -36,6 +37,7 @@ class VirtualOperator:
     baseline: what decides in place of a policy of the operator. start: called for each decision, in their order.
     follow: called with what each cycle saw and decided, before its decisions start. explains: whether anything reads
     why tasks wait. If not, cycles do not explain again what fitted nowhere; in simulated time nearly every cycle would.
+    epoch: when its time begins, seconds since the epoch. find_start: when a running task began, likewise.
     scale: what shares were measured by at the last cycle. waits: those of the last cycle.
     """
 
@@ -48,17 +50,19 @@ class VirtualOperator:
         baseline: Policy | None = None,
         *,
         explains: bool = True,
+        epoch: float = 0.0,
+        find_start: Callable[[RunningTask], float] = attrgetter("start"),
     ) -> None:
-        self._explains = explains
         self._start = start
         self._follow = follow
         self._is_undecided = False
         self._is_told = False  # pacing, that something is undecided since its last cycle
         self._pacing = Pacing()
         self._clock = 0.0
+        self._epoch = epoch
         self._flushed_at = 0
         self._wake_at = 0.0
-        self._decider = Decider(baseline, explains=explains)
+        self._decider = Decider(baseline, explains=explains, find_start=find_start)
         self._noted: Iterable[Wait] = ()
         self.waits: Iterable[Wait] = ()
         self.cache = make_cache(self._note_change)
@@ -67,6 +71,10 @@ class VirtualOperator:
 
     def _note_change(self) -> None:
         self._is_undecided = True
+
+    def end_reservations(self) -> None:
+        """Reserve nothing, as at the beginning."""
+        self._decider.reservations.end_all()
 
     def flush(self, now: int, should_stop: Callable[[], bool]) -> None:
         """Let pacing decide until nothing is left to decide. Its clock passes the pauses, the simulated time does not.
@@ -125,8 +133,9 @@ class VirtualOperator:
             return self._pacing.handle(NothingWaits(), self._clock)
         snapshot = self.cache.build_snapshot()
         self.scale = Scale(snapshot.resources, snapshot.counts_r, snapshot.total_r)
-        order = RunCycle(order.limit, explains=order.explains and self._explains, rotates=order.rotates)
-        report = self._decider.decide(snapshot, self.cache.settings, self._clock, order)
+        order = RunCycle(order.limit, explains=order.explains and self._decider.explains, rotates=order.rotates)
+        now = self._epoch + self._flushed_at / NANOSECONDS
+        report = self._decider.decide(snapshot, self.cache.settings, now, order)
         self._follow(snapshot, report)
         classes = len(snapshot.task_classes)
         for plan in self._pacing.handle(Decided(report.plans, report.complete, classes), self._clock):
@@ -138,5 +147,5 @@ class VirtualOperator:
             self._is_undecided |= self.cache.note_waits(report.waits)
             self._noted = report.waits
         self.waits = report.waits
-        self._is_undecided |= not report.complete
+        self._is_undecided |= report.reopens or not report.complete
         return self._pacing.handle(CycleEnded(0.0), self._clock)

@@ -7,25 +7,34 @@ cycles before are carried out or not.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 
 from fairbind.cluster.loop.pacing_events import RunCycle
 from fairbind.cluster.loop.rounds import MAX_EXPLAINED, is_recalling
-from fairbind.model import CycleReport, PolicySettings, Snapshot
+from fairbind.model import CycleReport, PolicySettings, RunningTask, Snapshot
 from fairbind.scheduling import CycleState, Policy, UnschedulableCache, run_cycle
+from fairbind.scheduling.cycle.reservations.reservations import Reservations
 
 
 class Decider:
     """Decides for one cluster. baseline: decides in place of the settings' policy; None: nothing does.
 
     explains: whether anything reads why tasks wait. If so, where few classes wait, all explanations are those of now.
-    If not, waits do not say which tenant comes before.
+    If not, waits do not say which tenant comes before. find_start: when a running task began, seconds since the epoch.
     """
 
-    def __init__(self, baseline: Policy | None = None, *, explains: bool = True) -> None:
+    def __init__(
+        self,
+        baseline: Policy | None = None,
+        *,
+        explains: bool = True,
+        find_start: Callable[[RunningTask], float] = attrgetter("start"),
+    ) -> None:
         self._baseline = baseline
-        self._explains = explains
+        self.explains = explains
         self._unschedulable = UnschedulableCache()
         self._state = CycleState()
+        self.reservations = Reservations(find_start)
 
     def decide(
         self,
@@ -37,7 +46,7 @@ class Decider:
         may_have: Callable[[str], bool] = lambda _tenant: True,
     ) -> CycleReport:
         """Return what the ordered cycle decides. now: seconds since the epoch, for the report. may_have: see there."""
-        recalls = not self._explains or is_recalling(len(snapshot.task_classes))
+        recalls = not self.explains or is_recalling(len(snapshot.task_classes))
         unschedulable = self._unschedulable if recalls else None
         if unschedulable is None:
             self._unschedulable.forget()
@@ -52,6 +61,7 @@ class Decider:
             state=self._state,
             baseline=self._baseline,
             explains=order.explains,
-            finds_rivals=self._explains,
+            finds_rivals=self.explains,
             may_have=may_have,
+            reservations=self.reservations if self._baseline is None else None,  # rules of others have none
         )

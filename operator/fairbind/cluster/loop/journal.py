@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 import msgspec
 
 from fairbind.model import CycleReport, InvalidProblemError, Snapshot
+from fairbind.model.reservations import Reservation
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class CycleRecord:
     not carried out yet. has_more: whether the cycle before it had left something to decide. world: of the snapshot.
     bindings: (uid of the pod, name of the node), in the order of the decisions. complete: False when the limit ended
     it. turns: whether the next cycle may have looked at other waiting tasks. plans: which of the bindings belong
-    together; where each is for itself, the line has no such field.
+    together; where each is for itself, the line has no such field. reserved: what was reserved; likewise.
     """
 
     number: int
@@ -69,6 +70,7 @@ class CycleRecord:
     complete: bool
     turns: bool = True
     plans: tuple[PlanRecord, ...] | msgspec.UnsetType = msgspec.UNSET
+    reserved: tuple[Reservation, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 def list_plans(report: CycleReport) -> tuple[PlanRecord, ...] | msgspec.UnsetType:

@@ -7,6 +7,7 @@ invalid specs. They are checked here again, because a stored object can be older
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
@@ -21,6 +22,7 @@ from fairbind.model.policy import (
     PolicySettings,
     Unclaimed,
 )
+from fairbind.model.reservations import DEFAULT_RESERVATIONS, ReservationSettings
 from fairbind.scheduling import POLICIES
 
 APPLIED_NAME = "default"
@@ -28,6 +30,9 @@ TOLERANCES = (Fraction(0), Fraction(1, 2))
 ALPHAS = (Fraction(str(LEAST_ALPHA)), Fraction(100))
 EXPECTED_TENANTS = (1, 100_000)
 SEEDS = (-(2**63), 2**63 - 1)
+RESERVATION_FIELDS = ("mode", "maxSeconds", "most")
+RESERVATION_MODES = ("On", "Off")
+RESERVATION_SECONDS = (10, 86_400)
 GROUPS = {"alphaPfVds": "alpha-pf-vds", "dynamicDrf": "dynamic-drf", "twoChoicesDrfh": "two-choices-drfh"}
 """Fields that hold the parameters of one policy, with its id."""
 
@@ -56,6 +61,7 @@ def parse_policy(policy_object: Mapping[str, Any]) -> PolicySettings:
         server_class_tolerance=float(read_quantity(tolerance, "spec.serverClassTolerance", TOLERANCES)),
         server_selector=tuple(sorted(selector.items())),
         unclaimed=_read_unclaimed(spec),
+        reservations=read_reservations(spec.get("reservations"), "spec.reservations"),
         **_read_parameters(spec, policy),
     )
 
@@ -84,6 +90,29 @@ def _read_unclaimed(spec: Mapping[str, Any]) -> Unclaimed:
     if value not in list(Unclaimed):
         raise InvalidProblemError(f"spec.unclaimedNamespaces must be one of {', '.join(Unclaimed)}, not {value!r}")
     return Unclaimed(value)
+
+
+def read_reservations(value: object, where: str) -> ReservationSettings:
+    """Return what an object says about reservations; None: the defaults. InvalidProblemError names the field."""
+    fields = {} if value is None else value
+    if not isinstance(fields, Mapping) or not set(fields) <= set(RESERVATION_FIELDS):
+        raise InvalidProblemError(f"{where} must be an object of {', '.join(RESERVATION_FIELDS)}, not {value!r}")
+    mode = fields.get("mode", "On")
+    if mode not in RESERVATION_MODES:
+        raise InvalidProblemError(f"{where}.mode must be one of {', '.join(RESERVATION_MODES)}, not {mode!r}")
+    defaults = DEFAULT_RESERVATIONS
+    seconds = read_whole_number(
+        fields.get("maxSeconds", int(defaults.max_seconds)), f"{where}.maxSeconds", RESERVATION_SECONDS
+    )
+    most = _read_percentage(fields.get("most"), f"{where}.most") if "most" in fields else defaults.most
+    return ReservationSettings(mode == "On", float(seconds), most)
+
+
+def _read_percentage(value: object, where: str) -> Fraction:
+    match = re.fullmatch(r"([1-9][0-9]?|100)%", value, re.ASCII) if isinstance(value, str) else None
+    if match is None:
+        raise InvalidProblemError(f"{where} must be a whole percentage from 1% to 100%, such as 10%, not {value!r}")
+    return Fraction(int(match[1]), 100)
 
 
 def _is_list_of_names(value: object) -> bool:

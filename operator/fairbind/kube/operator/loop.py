@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Protocol
 
+from msgspec import UNSET
+
 from fairbind.cluster.loop import pacing
 from fairbind.cluster.loop.deciding import Decider
 from fairbind.cluster.loop.journal import CycleRecord, compute_fingerprint, list_plans
@@ -284,7 +286,7 @@ class SchedulingLoop:
             report = self._decider.decide(snapshot, self._world.settings, self._wall_clock(), order, may_have=may_have)
             decided = Decided(
                 report.plans,
-                report.complete,
+                report.complete and not report.reopens,
                 classes,
                 self._find_opens(report.bindings),
                 self._find_scale_ups(snapshot, report),
@@ -420,4 +422,5 @@ def make_record(
         complete=report.complete,
         turns=order.rotates,
         plans=list_plans(report),
+        reserved=report.reserved or UNSET,
     )

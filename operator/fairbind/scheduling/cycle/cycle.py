@@ -11,11 +11,15 @@ costs one look for the least score, and new scores for the servers that changed 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from fairbind.model import CycleReport, InvalidProblemError, PolicySettings, Snapshot, TaskClass, Wait, plan_each
+from fairbind.model.reservations import ReservationSettings
 from fairbind.scheduling.cycle.checks import check_snapshot
 from fairbind.scheduling.cycle.draft import Draft, expect_undefined_scores
 from fairbind.scheduling.cycle.order.task_queues import ClassQueue
+from fairbind.scheduling.cycle.reservations.reservations import Reservations
+from fairbind.scheduling.cycle.reservations.review import CycleEnd
 from fairbind.scheduling.cycle.state import CycleState
 from fairbind.scheduling.cycle.waits.explain import Contender, Refusals, Rivals, explain_waits, identify_reach
 from fairbind.scheduling.cycle.waits.reaches import Reaches
@@ -35,20 +39,23 @@ def run_cycle(
     explains: bool = True,
     finds_rivals: bool = True,
     may_have: Callable[[str], bool] = lambda _tenant: True,
+    reservations: Reservations | None = None,
 ) -> CycleReport:
     """Return what to place where, in the order of the decisions, and what waits and why.
 
     The same input gives the same report, byte for byte, and the order of `snapshot.task_classes` does not matter.
 
-    policy: only its `policy` and `seed` are read; the rest is in the snapshot already. now: goes into the report, and
-    ends waits for a time. limit: end after so many binds; a plan that reaches it is not cut. The report
-    then tells only of waits that are certain.
+    policy: only its `policy`, `seed` and `reservations` are read; the rest is in the snapshot already. now: goes into
+    the report, ends waits for a time, and is what reservations count from.
+    limit: end after so many binds; a plan that reaches it is not cut. The report then tells only of waits that are
+    certain.
     unschedulable: what the cycle before saw fit nowhere, then what this one sees; it changes no decision. A class that
     needs no new look keeps its wait, whose counts and reason of fairness may be older. None: look at everything.
     state: what has not changed since the cycle before, whose report is the same without it; None: compute everything.
     baseline: decides in place of the policy that the settings name; for simulations. None: nothing does.
     explains: whether classes that were remembered and looked at again in vain are explained again, too.
     finds_rivals: whether waits say which tenant comes before theirs.
+    reservations: what is reserved by the cycles before, then what is by this one; None: nothing is.
     may_have: asked before each decision about a rationed class whether its tenant may have one more; after a False the
     rest of the class is left out of this cycle, and of its waits.
     Raises InvalidProblemError for an unknown policy, a negative limit and a snapshot whose parts do not go together.
@@ -56,6 +63,10 @@ def run_cycle(
     if limit is not None and limit < 0:
         raise InvalidProblemError(f"limit is {limit}; it must be 0 or more, or None")
     chosen = get_policy(policy.policy) if baseline is None else baseline
+    if reservations is not None:
+        if not (chosen.is_fair and policy.reservations.is_on):
+            reservations.end_all()
+        snapshot = reservations.apply(snapshot)
     if state is None:
         check_snapshot(snapshot)
     else:
@@ -75,7 +86,7 @@ def run_cycle(
             state,
             explains=explains,
             finds_rivals=finds_rivals,
-        ).run(now, limit, may_have)
+        ).run(now, limit, may_have, reservations, policy.reservations)
 
 
 class _Cycle:
@@ -97,7 +108,14 @@ class _Cycle:
         self.explains = explains
         self.finds_rivals = finds_rivals
 
-    def run(self, now: float, limit: int | None, may_have: Callable[[str], bool]) -> CycleReport:
+    def run(
+        self,
+        now: float,
+        limit: int | None,
+        may_have: Callable[[str], bool],
+        reservations: Reservations | None,
+        settings: ReservationSettings,
+    ) -> CycleReport:
         """Decide until nothing fits or the limit is reached, then explain."""
         draft, is_rationed = self.draft, False
         bindings = draft.bindings
@@ -110,10 +128,24 @@ class _Cycle:
                 draft.take(choice)
         complete = choice is None
         draft.end()
-        waits, shares = self._explain(complete=complete), self._compute_shares()
-        return CycleReport(
-            now, draft.policy.id, plan_each(bindings), self._remember(waits), shares, complete, is_rationed
-        )
+        found, shares = self._explain(complete=complete), self._compute_shares()
+        waits = self._remember(found)
+        report = CycleReport(now, draft.policy.id, plan_each(bindings), waits, shares, complete, is_rationed)
+        return report if reservations is None else self._reserve(report, reservations, settings)
+
+    def _reserve(self, report: CycleReport, reservations: Reservations, settings: ReservationSettings) -> CycleReport:
+        """Return the report with what was reserved; a complete cycle may end that, or reserve something else."""
+        draft, names, reserved = self.draft, self.snapshot.servers.names, tuple(reservations.list_all())
+        placed = [(choice.queue.task_class, names[choice.server]) for choice in draft.choices] if reserved else ()
+        reservations.note_placed(placed, report.now)
+        if report.complete and draft.policy.is_fair and settings.is_on:
+            end = CycleEnd(self.snapshot, draft.room, draft.topology, draft.measure, draft.progress_of)
+            reservations.review(end, report.waits, settings, report.now)
+        reopens = reservations.count_ended(reserved) > 0
+        waits = reservations.tell(report.waits)
+        if not reserved and waits is report.waits:
+            return report
+        return replace(report, waits=waits, reserved=reserved, reopens=reopens)
 
     def _explain(self, *, complete: bool) -> list[Wait]:
         """Return the waits of classes that are not remembered."""

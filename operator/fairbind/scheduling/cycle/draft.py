@@ -210,6 +210,11 @@ class Draft:
         free_r = self.room.get_row_for(placement, server)
         return all(demand == 0 or demand <= free for demand, free in zip(task_class.demand_r, free_r, strict=True))
 
+    @property
+    def choices(self) -> list[Choice]:
+        """The placements that were not taken back, in their order."""
+        return [entry for entry in self._journal if isinstance(entry, Choice)]
+
     # --- changing what decisions are made of ---
 
     def evict(self, running: RunningTask) -> None:

@@ -129,6 +129,7 @@ def _run_figure_5(servers: Sequence[int], length: int) -> tuple[TaskRow, ...]:
     scenario = parse_scenario(
         {
             "name": "drfh-figure-5",
+            "reservations": {"mode": "Off"},  # the paper has none
             "seed": SEED,
             "measureEvery": 100_000,
             "cluster": write_cluster(servers),

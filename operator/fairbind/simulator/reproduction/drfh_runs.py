@@ -120,6 +120,7 @@ def run(
     scenario = parse_scenario(
         {
             "name": "drfh",
+            "reservations": {"mode": "Off"},  # the paper has none
             "seed": SEED,
             "horizon": day.seconds,
             "measureEvery": day.seconds,

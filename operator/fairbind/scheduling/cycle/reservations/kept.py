@@ -1,0 +1,121 @@
+"""Kept reservations: which there are, how each goes on, and which servers were given up for whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from fairbind.model import TaskClass
+from fairbind.model.reservations import Reservation
+
+FIRST_PAUSE = 60.0
+"""A server on which nothing came free is passed over for so long, and then for twice as long each time."""
+
+Key = tuple[str, str]
+"""A tenant and a server."""
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How a reservation goes on. free: for how many of its tasks enough is free. best, at: its most, and when."""
+
+    free: float
+    best: float
+    at: float
+
+
+class KeptReservations:
+    """The reservations of one cluster, by tenant and server."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Key, Reservation] = {}
+        self._progress: dict[Key, _Progress] = {}
+        self._pauses: dict[Key, tuple[float, float]] = {}
+
+    def __len__(self) -> int:
+        """Return on how many servers something is reserved, each tenant for itself."""
+        return len(self._kept)
+
+    def list_all(self) -> list[Reservation]:
+        """Return all of them, the oldest first."""
+        return list(self._kept.values())
+
+    def list_of(self, tenant: str) -> list[Reservation]:
+        """Return those of a tenant, the oldest first."""
+        return [each for each in self._kept.values() if each.tenant == tenant]
+
+    def count_tasks(self, reservation: Reservation) -> int:
+        """Return for how many tasks there is the same reservation now."""
+        known = self._kept.get((reservation.tenant, reservation.server))
+        return known.count if known is not None and known.demand_r == reservation.demand_r else 0
+
+    def add(self, reservation: Reservation) -> None:
+        """Keep a reservation; one of the tenant on the same server is for so many tasks more."""
+        key = reservation.tenant, reservation.server
+        known = self._kept.get(key)
+        if known is None:
+            self._kept[key] = reservation
+            self._progress[key] = _Progress(0.0, 0.0, reservation.since)
+        else:
+            self._kept[key] = replace(known, count=known.count + reservation.count, behind=reservation.behind)
+
+    def end(self, reservation: Reservation, count: int | None = None) -> None:
+        """End a reservation for so many of its tasks; None: for all."""
+        key = reservation.tenant, reservation.server
+        known = self._kept[key]
+        if count is None or count >= known.count:
+            del self._kept[key], self._progress[key]
+        else:
+            self._kept[key] = replace(known, count=known.count - count)
+            self._progress[key].best = min(self._progress[key].best, known.count - count)
+
+    def end_all(self) -> None:
+        """End every reservation."""
+        self._kept.clear()
+        self._progress.clear()
+
+    def use(self, task_class: TaskClass, server: str, now: float) -> None:
+        """Use up a reservation for a task of this class, if the server has one for it."""
+        known = self._kept.get((task_class.tenant, server))
+        if known is not None and known.demand_r == task_class.demand_r:
+            progress = self._progress[task_class.tenant, server]
+            progress.best, progress.at = max(progress.best - 1, 0.0), now
+            self.end(known, 1)
+
+    def set_behind(self, reservation: Reservation, behind: frozenset[str]) -> None:
+        """Let other tenants be those that are further behind."""
+        if behind != reservation.behind:
+            self._kept[reservation.tenant, reservation.server] = replace(reservation, behind=behind)
+
+    # --- progress ---
+
+    def note_free(self, reservation: Reservation, free: float, now: float) -> None:
+        """Note for how many of its tasks enough is free."""
+        progress = self._progress[reservation.tenant, reservation.server]
+        progress.free = free
+        if free > progress.best:
+            progress.best, progress.at = free, now
+
+    def get_free(self, reservation: Reservation) -> float:
+        """Return for how many of its tasks enough was free at the last look."""
+        return self._progress[reservation.tenant, reservation.server].free
+
+    def is_stalled(self, reservation: Reservation, now: float, seconds: float) -> bool:
+        """Whether nothing more has come free for so long."""
+        return now - self._progress[reservation.tenant, reservation.server].at > seconds
+
+    def give_up(self, reservation: Reservation, now: float) -> None:
+        """End a reservation, and pass its server over for a while."""
+        key = reservation.tenant, reservation.server
+        seconds = 2 * self._pauses[key][1] if key in self._pauses else FIRST_PAUSE
+        self._pauses[key] = now + seconds, seconds
+        self.end(reservation)
+
+    def is_passed_over(self, tenant: str, server: str, now: float) -> bool:
+        """Whether a server is passed over for a tenant."""
+        pause = self._pauses.get((tenant, server))
+        return pause is not None and now < pause[0]
+
+    def forget_pauses(self, now: float) -> None:
+        """Forget servers that were passed over, and have not been for as long again."""
+        if self._pauses:
+            self._pauses = {key: (at, long) for key, (at, long) in self._pauses.items() if now < at + long}

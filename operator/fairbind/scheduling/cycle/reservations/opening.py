@@ -1,0 +1,101 @@
+"""Opening: reserved capacity is not free in a snapshot, and free to the placements of those who may use it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from fairbind.model import Placement, Snapshot, TaskClass
+from fairbind.model.reservations import Reservation
+
+Amounts = Mapping[int, tuple[int, ...]]
+"""An amount of each resource on some servers, by the server's index."""
+
+_Key = tuple[Placement, tuple[tuple[int, tuple[int, ...]], ...]]
+
+
+class ReservedSnapshots:
+    """Makes the snapshots that cycles with reservations decide about.
+
+    A class is the same object as in the snapshot before, as long as it was made of the same ones, so that cycles may
+    recall what they saw of it.
+    """
+
+    def __init__(self) -> None:
+        self._classes: dict[TaskClass, TaskClass] = {}
+        self._placements: dict[_Key, Placement] = {}
+
+    def make(self, snapshot: Snapshot, reservations: Sequence[Reservation]) -> Snapshot:
+        """Return the snapshot in which what is reserved is free only to those who may use it.
+
+        All servers of the reservations are in the snapshot.
+        """
+        index = find_indices(snapshot, {each.server for each in reservations})
+        total = _sum_amounts(reservations, index)
+        free_kr = snapshot.servers.free_kr.copy()
+        for server, amount_r in total.items():
+            free_kr[server] -= np.array(amount_r, dtype=np.int64)
+        behind: dict[str, list[Reservation]] = {}
+        for each in reservations:
+            for tenant in each.behind:
+                behind.setdefault(tenant, []).append(each)
+        owners = {each.tenant for each in reservations}
+        classes, placements = dict[TaskClass, TaskClass](), dict[_Key, Placement]()
+        amounts: dict[tuple[str, tuple[int, ...]], Amounts] = {}
+        for task_class in snapshot.task_classes:
+            tenant, demand_r = task_class.tenant, task_class.demand_r
+            if tenant not in behind and tenant not in owners:
+                continue
+            key = tenant, demand_r
+            if key not in amounts:
+                own = [each for each in reservations if (each.tenant, each.demand_r) == key]
+                amounts[key] = _sum_amounts([*own, *behind.get(tenant, [])], index)
+            opened = amounts[key]
+            if opened and task_class not in snapshot.stale:
+                placement = self._open(task_class.placement, opened, placements)
+                classes[task_class] = self._place(task_class, placement)
+        self._classes, self._placements = classes, placements
+        return replace(
+            snapshot,
+            servers=replace(snapshot.servers, free_kr=free_kr),
+            task_classes=tuple([classes.get(each, each) for each in snapshot.task_classes]),
+            changes=None,
+        )
+
+    def _open(self, placement: Placement, opened: Amounts, made: dict[_Key, Placement]) -> Placement:
+        key = placement, tuple(opened.items())
+        if key not in made:
+            reserved = {**placement.reserved, **opened}
+            for server in placement.reserved.keys() & opened.keys():
+                reserved[server] = _add(placement.reserved[server], opened[server])
+            made[key] = self._placements.get(key) or replace(placement, reserved=reserved)
+        return made[key]
+
+    def _place(self, task_class: TaskClass, placement: Placement) -> TaskClass:
+        known = self._classes.get(task_class)
+        return known if known is not None and known.placement is placement else replace(task_class, placement=placement)
+
+
+def find_indices(snapshot: Snapshot, names: Iterable[str]) -> dict[str, int]:
+    """Return the indices of servers by their names; those that are not there are left out."""
+    known, found = snapshot.servers.names, dict[str, int]()
+    for name in names:
+        index = bisect_left(known, name)
+        if index < len(known) and known[index] == name:
+            found[name] = index
+    return found
+
+
+def _sum_amounts(reservations: Iterable[Reservation], index: Mapping[str, int]) -> dict[int, tuple[int, ...]]:
+    total: dict[int, tuple[int, ...]] = {}
+    for each in reservations:
+        server, amount_r = index[each.server], tuple(each.count * demand for demand in each.demand_r)
+        total[server] = _add(total[server], amount_r) if server in total else amount_r
+    return dict(sorted(total.items()))
+
+
+def _add(one_r: Sequence[int], other_r: Sequence[int]) -> tuple[int, ...]:
+    return tuple(one + other for one, other in zip(one_r, other_r, strict=True))

@@ -1,0 +1,119 @@
+"""Reservations: capacity that comes free is kept for a tenant that is rightfully next, until its task fits.
+
+Without them a tenant whose tasks are larger than those of others starves: each part of a server that comes free is too
+little for its task, and enough for one of theirs. So for a tenant that is blocked although others are ahead of it
+(`needs`), capacity is reserved: for as many tasks as it lacks, on the servers where the tenants ahead of it are
+expected to free enough first (`run_times`), up to a part of all that it may use (`review`).
+
+To a cycle, what is reserved is not free, but for the tasks for which it is reserved and for all tenants that are
+further behind (`opening`). So cycles decide by their usual rules, and as ever where nothing is reserved.
+
+A reservation ends with the task that is placed by it, when its tenant is not rightfully next any more, with its server,
+and after some time in which nothing more has come free. That server is then passed over for a while (`kept`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from math import inf
+from operator import attrgetter
+
+from fairbind.model import RunningTask, Snapshot, TaskClass, Wait
+from fairbind.model.reservations import Reservation, ReservationSettings
+from fairbind.scheduling.cycle.reservations.kept import KeptReservations
+from fairbind.scheduling.cycle.reservations.needs import list_blocked
+from fairbind.scheduling.cycle.reservations.opening import ReservedSnapshots, find_indices
+from fairbind.scheduling.cycle.reservations.review import CycleEnd, Review
+from fairbind.scheduling.cycle.reservations.run_times import RunTimes
+
+REVIEW_SECONDS = 1.0
+"""So often all tenants are looked at, as a cycle for one task must not cost what they cost."""
+
+
+class Reservations:
+    """The reservations of one cluster, from one cycle to the next. find_start: see `RunTimes`."""
+
+    def __init__(self, find_start: Callable[[RunningTask], float] = attrgetter("start")) -> None:
+        self._kept = KeptReservations()
+        self._known: set[str] = set()
+        self._resources: tuple[str, ...] = ()
+        self._snapshots = ReservedSnapshots()
+        self._run_times = RunTimes(find_start)
+        self._told: dict[Wait, Wait] = {}
+        self._reviewed_at = -inf
+        self._reviews = 0
+
+    def list_all(self) -> list[Reservation]:
+        """Return the reservations that stand, the oldest first."""
+        return self._kept.list_all()
+
+    def end_all(self) -> None:
+        """End every reservation; the next review may make others."""
+        self._kept.end_all()
+        self._reviewed_at = -inf
+
+    def count_ended(self, reservations: Iterable[Reservation]) -> int:
+        """Return for how many tasks of these reservations nothing is reserved any more."""
+        return sum(each.count - min(each.count, self._kept.count_tasks(each)) for each in reservations)
+
+    def apply(self, snapshot: Snapshot) -> Snapshot:
+        """Return what a cycle should decide about: the snapshot in which what is reserved is not free to all."""
+        if not len(self._kept):
+            return snapshot
+        tenants = {tenant.name for tenant in snapshot.tenants}
+        self._end_void(snapshot, tenants)
+        new = tenants - self._known
+        for each in self._kept.list_all() if new else ():
+            self._kept.set_behind(each, each.behind | new)  # until a review says where they stand
+        self._known |= new
+        kept = self._kept.list_all()
+        return self._snapshots.make(snapshot, kept) if kept else snapshot
+
+    def restore(self, reservations: Iterable[Reservation], snapshot: Snapshot) -> None:
+        """Keep these reservations and no others, as at the beginning of a cycle that decides about the snapshot."""
+        self._kept.end_all()
+        for each in reservations:
+            self._kept.add(each)
+        self._resources, self._known = snapshot.resources, {tenant.name for tenant in snapshot.tenants}
+
+    def _end_void(self, snapshot: Snapshot, tenants: Collection[str]) -> None:
+        """End reservations of tenants and on servers that are gone or closed, and all where resources are others."""
+        index = find_indices(snapshot, {each.server for each in self._kept.list_all()})
+        for each in self._kept.list_all():
+            is_open = each.server in index and snapshot.servers.accepting_k[index[each.server]]
+            if not is_open or each.tenant not in tenants or snapshot.resources != self._resources:
+                self._kept.end(each)
+
+    def tell(self, waits: tuple[Wait, ...]) -> tuple[Wait, ...]:
+        """Return the waits, in which those of tasks for which something is reserved say so."""
+        if not len(self._kept):
+            self._told.clear()
+            return waits
+        servers = Counter((each.tenant, each.demand_r) for each in self._kept.list_all())
+        told: dict[Wait, Wait] = {}
+        for wait in waits:
+            number = servers[wait.task_class.tenant, wait.task_class.demand_r]
+            if number:
+                known = self._told.get(wait)
+                is_same = known is not None and known.reserved_on == number
+                told[wait] = known if known and is_same else replace(wait, reserved_on=number)
+        self._told = told
+        return tuple([told.get(wait, wait) for wait in waits]) if told else waits
+
+    def note_placed(self, placed: Iterable[tuple[TaskClass, str]], now: float) -> None:
+        """Note what a cycle placed: the class of each task and its server, in their order."""
+        if len(self._kept):
+            for task_class, server in placed:
+                self._kept.use(task_class, server, now)
+
+    def review(self, end: CycleEnd, waits: Sequence[Wait], settings: ReservationSettings, now: float) -> None:
+        """End what is not needed, and reserve what is lacking. waits: of a complete cycle, sorted."""
+        if not 0 <= now - self._reviewed_at < REVIEW_SECONDS:
+            self._reviewed_at, self._resources, self._known = now, end.snapshot.resources, set(end.progress_of)
+            blocked = {each.tenant: each for each in list_blocked(waits)}
+            if blocked or len(self._kept):
+                self._reviews += 1
+                review = Review(self._kept, self._run_times, end, settings, now=now, number=self._reviews)
+                review.run(blocked)

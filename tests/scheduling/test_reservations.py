@@ -1,0 +1,347 @@
+"""Reservations: a tenant with larger tasks gets its share, nothing is overcommitted, and what is free is used."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import count
+from random import Random
+
+import numpy as np
+import pytest
+
+from fairbind.model import CycleReport, PolicySettings, RunningTask, Snapshot, Task, TaskClass, Tenant
+from fairbind.model.reservations import NO_RESERVATIONS, Reservation, ReservationSettings
+from fairbind.scheduling import CycleState, UnschedulableCache, run_cycle
+from fairbind.scheduling.cycle.reservations.reservations import Reservations
+from fairbind.scheduling.cycle.reservations.review import MAX_SERVERS_OF_TENANT
+from fairbind.scheduling.cycle.reservations.run_times import RunTimes
+from scheduling.worlds import build_placement, build_servers, build_snapshot
+
+SHARED = ("best-fit-drfh", "first-fit-drfh", "ps-dsf", "tsf", "asset-fairness", "drfh")
+
+
+@dataclass
+class World:
+    """A cluster of nodes with one resource, whose tasks end when they are told to."""
+
+    sizes: dict[str, int]
+    waiting: dict[tuple[str, int], list[Task]] = field(default_factory=dict)
+    running: dict[str, RunningTask] = field(default_factory=dict)
+    settings: PolicySettings = field(default_factory=PolicySettings)
+    reservations: Reservations = field(default_factory=Reservations)
+    closed: list[str] = field(default_factory=list)
+    now: float = 0.0
+    recalls: bool = False
+
+    def __post_init__(self) -> None:
+        self.numbers = count()
+        self.state, self.unschedulable = CycleState(), UnschedulableCache()
+        self.placements = {(): build_placement(build_servers({name: (size,) for name, size in self.sizes.items()}))}
+
+    def submit(self, tenant: str, demand: int, tasks: int) -> None:
+        queue = self.waiting.setdefault((tenant, demand), [])
+        for _ in range(tasks):
+            number = next(self.numbers)
+            queue.append(Task(f"{number:05}", f"{tenant}/{number:05}", 0, float(number)))
+
+    def list_free(self) -> dict[str, int]:
+        free = dict(self.sizes)
+        for task in self.running.values():
+            free[task.server] -= task.demand_r[0]
+        return free
+
+    def look(self) -> Snapshot:
+        free = self.list_free()
+        servers = build_servers(
+            {name: (size,) for name, size in self.sizes.items()},
+            free={name: (left,) for name, left in free.items()},
+            unusable=self.closed,
+        )
+        held: Counter[str] = Counter()
+        for task in self.running.values():
+            held[task.tenant] += task.demand_r[0]
+        names = sorted({tenant for tenant, _ in self.waiting} | set(held))
+        placement = self.placements[()]
+        classes = [
+            TaskClass(tenant, (demand,), (demand,), placement, tuple(tasks))
+            for (tenant, demand), tasks in self.waiting.items()
+            if tasks
+        ]
+        tenants = [Tenant(name, allocated_r=(held[name],)) for name in names]
+        snapshot = build_snapshot(servers, classes, tenants=tenants, resources=["cpu"])
+        running = {
+            name: tuple(sorted((each for each in self.running.values() if each.server == name), key=lambda t: t.uid))
+            for name in self.sizes
+        }
+        return replace(snapshot, running=running)
+
+    def decide(self, seconds: float = 1.0) -> CycleReport:
+        self.now += seconds
+        snapshot = self.look()
+        report = run_cycle(
+            snapshot,
+            self.settings,
+            self.now,
+            reservations=self.reservations,
+            state=self.state if self.recalls else None,
+            unschedulable=self.unschedulable if self.recalls else None,
+        )
+        demand_of = {task.uid: key for key, tasks in self.waiting.items() for task in tasks}
+        for bind in report.bindings:
+            key = demand_of[bind.task.uid]
+            self.waiting[key].remove(bind.task)
+            demand_r = (key[1],)
+            self.running[bind.task.uid] = RunningTask(
+                bind.task.uid, bind.tenant, bind.server, 0, self.now, None, demand_r, demand_r
+            )
+        assert min(self.list_free().values()) >= 0, "no server is overcommitted"
+        return report
+
+    def end(self, uids: Sequence[str]) -> None:
+        for uid in uids:
+            del self.running[uid]
+
+    def list_tasks(self, tenant: str, server: str | None = None) -> list[str]:
+        tasks = sorted(self.running.values(), key=lambda task: task.uid)
+        return [task.uid for task in tasks if task.tenant == tenant and server in (None, task.server)]
+
+    def count_held(self, tenant: str) -> int:
+        return sum(task.demand_r[0] for task in self.running.values() if task.tenant == tenant)
+
+    def list_reserved(self) -> list[tuple[str, str, int]]:
+        return [(each.tenant, each.server, each.count) for each in self.reservations.list_all()]
+
+
+def fill(world: World, *, large: int = 4) -> None:
+    """Let `small` fill the cluster with tasks of 1, and have `large` wait."""
+    world.submit("small", 1, 200)
+    world.decide()
+    world.submit("large", large, 20)
+    world.decide()
+
+
+def test_what_comes_free_is_kept_until_the_larger_task_fits() -> None:
+    world = World({"a": 8, "b": 8})
+    fill(world)
+    [(tenant, server, _)] = world.list_reserved()
+    assert tenant == "large"
+
+    for freed in range(1, 4):
+        world.end(world.list_tasks("small", server)[:1])
+        assert world.decide().bindings == (), f"{freed} of 4 are free, and kept"
+    world.end(world.list_tasks("small", server)[:1])
+    report = world.decide()
+
+    assert [(bind.tenant, bind.server) for bind in report.bindings] == [("large", server)]
+
+
+def test_without_reservations_the_smaller_tasks_take_it() -> None:
+    world = World({"a": 8, "b": 8}, settings=PolicySettings(reservations=NO_RESERVATIONS))
+    fill(world)
+    world.end(world.list_tasks("small")[:1])
+
+    assert [bind.tenant for bind in world.decide().bindings] == ["small"]
+    assert world.list_reserved() == []
+
+
+def test_what_comes_free_elsewhere_goes_on_as_ever() -> None:
+    world = World({"a": 8, "b": 8})
+    fill(world)
+    [(_, server, _)] = world.list_reserved()
+    other = "b" if server == "a" else "a"
+    world.end(world.list_tasks("small", other)[:1])
+
+    assert [(bind.tenant, bind.server) for bind in world.decide().bindings] == [("small", other)]
+
+
+@pytest.mark.parametrize("policy", SHARED)
+def test_it_ends_at_its_fair_share_and_reserves_nothing_then(policy: str) -> None:
+    draw = Random(7)
+    world = World({f"n{n}": 8 for n in range(10)}, settings=PolicySettings(policy))
+    fill(world)
+    for _ in range(400):
+        world.end(draw.sample(sorted(world.running), 2))
+        world.submit("small", 1, 8)
+        world.submit("large", 4, 2)
+        world.decide()
+
+    assert world.count_held("large") >= 36, "40 of 80 are its fair share, and one task more or less"
+    assert world.count_held("small") + world.count_held("large") >= 76
+    assert world.list_reserved() == [] or world.count_held("large") < 40
+
+
+def test_tenants_of_equal_tasks_reserve_nothing() -> None:
+    draw = Random(3)
+    world = World({"a": 8, "b": 8})
+    world.submit("one", 2, 50)
+    world.submit("two", 2, 50)
+    for _ in range(50):
+        world.decide()
+        world.end(draw.sample(sorted(world.running), 1))
+        assert world.list_reserved() == []
+
+
+def test_a_tenant_further_behind_may_use_what_is_reserved() -> None:
+    world = World({"a": 8, "b": 8})
+    fill(world)
+    [(_, server, _)] = world.list_reserved()
+    world.end(world.list_tasks("small", server)[:4])
+    world.decide()  # the larger task is placed
+    world.decide()
+    [(_, server, _)] = world.list_reserved()
+    world.end(world.list_tasks("small", server)[:1])
+    world.submit("new", 1, 3)
+
+    assert [bind.tenant for bind in world.decide().bindings] == ["new"]
+
+
+def test_a_server_that_is_gone_or_closed_is_reserved_no_more() -> None:
+    world = World({"a": 8, "b": 8})
+    fill(world)
+    [(_, server, _)] = world.list_reserved()
+    world.closed.append(server)
+    world.placements[()] = build_placement(
+        build_servers({name: (size,) for name, size in world.sizes.items()}, unusable=world.closed)
+    )
+    world.decide()
+
+    assert [name for _, name, _ in world.list_reserved()] in ([], ["b" if server == "a" else "a"])
+
+
+def test_a_server_on_which_nothing_comes_free_gives_way_to_another() -> None:
+    settings = PolicySettings(reservations=ReservationSettings(max_seconds=100.0))
+    world = World({"a": 8, "b": 8}, settings=settings)
+    fill(world)
+    [(_, first, _)] = world.list_reserved()
+    seen = {first}
+    for _ in range(30):
+        world.decide(10.0)
+        seen.update(server for _, server, _ in world.list_reserved())
+
+    assert seen == {"a", "b"}
+
+
+def test_a_tenant_that_wants_nothing_any_more_keeps_nothing() -> None:
+    world = World({"a": 8, "b": 8})
+    fill(world)
+    world.waiting["large", 4].clear()
+    world.decide()
+
+    assert world.list_reserved() == []
+
+
+def test_fifo_and_a_policy_that_is_told_to_reserve_nothing_end_what_is_reserved() -> None:
+    for settings in (PolicySettings("fifo"), PolicySettings(reservations=NO_RESERVATIONS)):
+        world = World({"a": 8, "b": 8})
+        fill(world)
+        assert world.list_reserved()
+        world.settings = settings
+        world.decide()
+        assert world.list_reserved() == []
+
+
+def test_as_much_is_reserved_as_is_lacking_up_to_the_most() -> None:
+    for most, servers in ((Fraction(1, 10), 2), (Fraction(1, 2), 4)):
+        settings = PolicySettings(reservations=ReservationSettings(most=most))
+        world = World({f"n{n}": 8 for n in range(8)}, settings=settings)
+        fill(world)  # it lacks half of 64: 8 tasks of 4
+        reserved = sum(number for _, _, number in world.list_reserved())
+        assert reserved == {2: 1, 4: 8}[servers]
+
+
+def test_one_tenant_reserves_on_no_more_servers_than_it_may() -> None:
+    settings = PolicySettings(reservations=ReservationSettings(most=Fraction(1)))
+    world = World({f"n{n:03}": 2 for n in range(200)}, settings=settings)
+    world.submit("small", 1, 800)
+    world.decide()
+    world.submit("large", 2, 200)
+    for _ in range(20):
+        world.decide()
+
+    assert len(world.list_reserved()) == MAX_SERVERS_OF_TENANT
+
+
+@pytest.mark.parametrize("recalls", [False, True])
+@pytest.mark.parametrize("policy", SHARED)
+def test_whatever_happens_all_that_is_free_is_used_or_reserved(policy: str, *, recalls: bool) -> None:
+    """And with what cycles recall the decisions are the same as without."""
+    draw = Random(11)
+    sizes = {f"n{n}": draw.choice([4, 8, 16]) for n in range(6)}
+    world, plain = (World(sizes, settings=PolicySettings(policy), recalls=each) for each in (recalls, False))
+    seen = 0
+    for _ in range(150):
+        if draw.random() < 0.5:
+            wanted = draw.choice("abc"), draw.choice([1, 2, 3, 8]), draw.randrange(1, 12)
+            world.submit(*wanted)
+            plain.submit(*wanted)
+        ended = [uid for uid in sorted(world.running) if draw.random() < 0.1]
+        world.end(ended)
+        plain.end(ended)
+        reserved = {(each.tenant, each.server): each for each in world.reservations.list_all()}
+        report = world.decide(draw.choice([0.25, 1.0, 30.0]))
+        assert plain.decide(world.now - plain.now).bindings == report.bindings
+        if report.reopens:
+            continue
+        used = Counter((bind.tenant, bind.server) for bind in report.bindings)
+        kept: Counter[str] = Counter()
+        for key, each in reserved.items():
+            kept[each.server] += each.demand_r[0] * max(each.count - used[key], 0)
+        seen += bool(reserved)
+        for (tenant, demand), tasks in world.waiting.items():
+            for server, free in world.list_free().items():
+                assert not tasks or free - kept[server] < demand, (
+                    f"{tenant} waits for {demand} although {server} has it"
+                )
+    assert seen > 10
+
+
+def test_a_replay_that_is_told_what_was_reserved_decides_the_same() -> None:
+    draw = Random(5)
+    world = World({"a": 8, "b": 8, "c": 4})
+    fill(world)
+    told = 0
+    for _ in range(60):
+        world.end([uid for uid in sorted(world.running) if draw.random() < 0.15])
+        snapshot = replace(world.look())
+        report = world.decide()
+        again = Reservations()
+        again.restore(report.reserved, snapshot)
+        replayed = run_cycle(snapshot, world.settings, world.now, reservations=again)
+        assert replayed.bindings == report.bindings
+        told += bool(report.reserved)
+    assert told > 3
+
+
+# --- run times ---
+
+
+def make_task(uid: str, start: float, tenant: str = "t") -> RunningTask:
+    return RunningTask(uid, tenant, "n", 0, start, None, (1,), (1,))
+
+
+def test_what_is_expected_of_a_task_follows_from_those_of_its_kind_that_ran_longer() -> None:
+    times = RunTimes()
+    lengths = (10.0, 20.0, 60.0)
+    times.observe({"n": tuple(make_task(f"u{n}", 100.0 - each) for n, each in enumerate(lengths))}, ["n"], 100.0)
+    times.observe({}, [], 100.0)
+
+    assert times.compute_remaining(make_task("x", 100.0), 100.0) == pytest.approx(30.0)
+    assert times.compute_remaining(make_task("x", 85.0), 100.0) == pytest.approx(25.0)
+    assert times.compute_remaining(make_task("x", 50.0), 100.0) == pytest.approx(10.0)
+    assert times.compute_remaining(make_task("x", 0.0), 100.0) == pytest.approx(100.0), "longer than all: as long again"
+    assert times.compute_remaining(make_task("x", 60.0, "other"), 100.0) == pytest.approx(40.0), "nothing is known"
+
+
+def test_a_kind_keeps_its_last_run_times() -> None:
+    times = RunTimes()
+    for n in range(500):
+        times.observe({"n": (make_task(f"u{n}", 0.0),)}, ["n"], float(n))
+        times.observe({}, [], float(n))
+    assert times.compute_remaining(make_task("x", 499.0), 499.0) == pytest.approx(np.mean(range(436, 500)))
+
+
+def test_reservations_are_values() -> None:
+    assert Reservation("t", "n", (1,), 1, 0.0, 1.0) == Reservation("t", "n", (1,), 1, 0.0, 1.0)
