@@ -14,6 +14,7 @@ What may be brought up to date a part at a time is in a `Rotation`.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from operator import eq
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
@@ -63,10 +64,13 @@ class Setting(Given, Generic[V]):
 
 
 class Derived(Generic[V]):
-    """One value. is_same: whether two of them say the same; then the one before stays."""
+    """One value. is_same: whether two of them say the same; then the one before stays.
 
-    __slots__ = ("_compute", "_is_same", "_made_of", "_of", "_value", "revision")
-    _value: V
+    value: as of the last time that it was asked for.
+    """
+
+    __slots__ = ("_compute", "_is_same", "_made_of", "_of", "revision", "value")
+    value: V
 
     def __init__(self, compute: Callable[[], V], *, of: Sequence[Input], is_same: Callable[[V, V], Any] = eq) -> None:
         self._compute = compute
@@ -75,21 +79,26 @@ class Derived(Generic[V]):
         self._made_of: list[int] | None = None
         self.revision = 0
 
+    @property
+    def is_stale(self) -> bool:
+        """Whether it must be computed when it is asked for."""
+        return [each.refresh() for each in self._of] != self._made_of
+
     def refresh(self) -> int:
         """Bring the value up to date, and return its revision."""
         made_of = [each.refresh() for each in self._of]
         if made_of != self._made_of:
             value = self._compute()
             self._made_of = made_of
-            if not self.revision or not self._is_same(self._value, value):
-                self._value = value
+            if not self.revision or not self._is_same(self.value, value):
+                self.value = value
                 self.revision += 1
         return self.revision
 
     def get(self) -> V:
         """Return the value as of now; the same object as before while it says the same."""
         self.refresh()
-        return self._value
+        return self.value
 
     def list_wrong(self, is_same: Callable[[V | None, V | None], Any]) -> list[object]:
         """Return what is kept and is not what is computed from nothing, for tests."""
@@ -216,3 +225,9 @@ class Rotation(Generic[K]):
     def discard(self, key: K) -> None:
         """Let one go that is up to date, or is no more."""
         self._waiting.pop(key, None)
+
+    def take(self, most: int) -> Iterator[K]:
+        """Let the first ones go, one by one as they are asked for, and yield them."""
+        for key in list(islice(self._waiting, most)):
+            del self._waiting[key]
+            yield key

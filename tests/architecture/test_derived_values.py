@@ -17,7 +17,7 @@ from house.tree import ROOT, find_files
 PACKAGES = ("cluster", "scheduling")
 MOST_DECLARED = 20
 KNOWN: dict[str, list[str]] = {
-    "cluster/classes/books.py": ["Books.changed_queues", "Books.image_stale", "Books.selected_stale"],
+    "cluster/classes/books.py": ["Books.changed_queues"],
     "cluster/classes/server_classes.py": ["ServerGrouping._valid_for"],
     "cluster/classes/snapshot.py": [
         "SnapshotBuilder._classes_valid_for",
@@ -25,7 +25,6 @@ KNOWN: dict[str, list[str]] = {
         "SnapshotBuilder._nominations_seen",
         "SnapshotBuilder._revision",
     ],
-    "cluster/classes/window.py": ["Window._changes"],
     "cluster/classes/window_groups.py": ["Group.is_stale"],
     "cluster/filters/anti_affinity.py": ["AntiAffinity._stale", "AntiAffinity.changed", "id"],
     "cluster/filters/attach_limits.py": [
@@ -52,16 +51,10 @@ KNOWN: dict[str, list[str]] = {
         "Devices.classes_version",
     ],
     "cluster/state/nodes.py": [
-        "Servers._are_devices_changed",
-        "Servers._are_ports_changed",
         "Servers._changed_books",
         "Servers._changed_nodes",
         "Servers._is_everything_changed",
         "Servers._is_list_changed",
-        "Servers._is_system_changed",
-        "Servers.capacity_version",
-        "Servers.claimed_version",
-        "Servers.offers_version",
     ],
     "cluster/state/nominations.py": ["Nominations._least_changed"],
     "cluster/state/term_rotation.py": ["TermRotation._changes"],

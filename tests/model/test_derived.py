@@ -131,6 +131,12 @@ def test_a_rotation_keeps_the_order_of_coming() -> None:
     rotation.discard("c")
     assert [*rotation] == ["b", "a", "d"]
     assert (len(rotation), "c" in rotation, "d" in rotation) == (3, False, True)
+    assert [*rotation.take(2)] == ["b", "a"]
+    rotation.add("b")
+    for key in rotation.take(9):
+        assert key == "d"
+        break
+    assert [*rotation] == ["b"]
 
 
 @pytest.mark.parametrize("times", [1, 2])

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from random import Random
 from typing import Any
 
 import pytest
 
 from cluster.builders import Cluster, Json, make_node, make_pod, read_node
-from fairbind.cluster.state import node_books, nodes
-from fairbind.cluster.state.node_books import Axes, Rows, ServerBook
+from fairbind.cluster.state import nodes
 from fairbind.model import PolicySettings
 from seeds import draw_seeds
 
@@ -54,43 +52,3 @@ def test_whatever_comes_and_goes_rows_are_those_that_would_be_made_anew(
             selector = ((("zone", draw.choice(ZONES)),), ())[draw.randrange(2)]
             cluster.cache.set_policy(PolicySettings(server_selector=selector))
         cluster.cache.check_consistent()
-
-
-def test_a_node_or_a_resource_that_comes_has_only_those_rows_computed_that_it_concerns(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    computed: list[int] = []
-
-    def watch(books: Sequence[ServerBook], axes: Axes) -> Rows:
-        computed.append(len(books))
-        return node_books.compute_rows(books, axes)
-
-    monkeypatch.setattr(nodes, "compute_rows", watch)
-    cluster = Cluster()
-    cluster.add_nodes(*(make_rich_node(f"n{n:02}") for n in range(30)))
-    cluster.add_pods(make_pod("p", node="n07", requests={"cpu": "1", RESOURCES[0]: "2"}))
-    cluster.cache.build_snapshot()
-    assert computed == [30]
-
-    def count(*changed: Json) -> list[int]:
-        computed.clear()
-        cluster.add_nodes(*changed)
-        cluster.cache.build_snapshot()
-        return list(computed)
-
-    assert count(make_rich_node("n99")) == [1]
-    assert count(make_rich_node("n03", RESOURCES[0])) == [2], "a pod holds the resource on another node"
-    assert count(make_rich_node("n03")) == [1]
-    cluster.cache.check_consistent()
-
-
-@pytest.mark.parametrize("where", ["node", "system", "held", "reserved", "devices", "nothing"])
-def test_a_book_mentions_what_is_anywhere_in_it(where: str) -> None:
-    book = ServerBook(node=read_node(make_rich_node("n")))
-    if where == "node":
-        book.node = read_node(make_rich_node("n", RESOURCES[0]))
-    elif where != "nothing":
-        setattr(book, where, {RESOURCES[0]: 1})
-
-    assert book.mentions(frozenset(RESOURCES[:2])) is (where != "nothing")
-    assert not book.mentions(frozenset(RESOURCES[2:]))

@@ -304,7 +304,7 @@ class ClusterCache:
         An event may change where thousands of different tasks may go. Then a part of their classes is made again at
         a time, and until then the snapshot is not current. whole: it is.
         """
-        if self._snapshot is None or self.books.image_stale or (whole and not self._builder.is_current):
+        if self._snapshot is None or self.books.to_image or (whole and not self._builder.is_current):
             if self.books.forecast.reserved or self.books.forecast.unplaced:
                 self.books.resolve()
                 self.books.servers.flush()
@@ -330,7 +330,7 @@ class ClusterCache:
         Raises InvariantError naming the first difference.
         """
         rebuilt = self._rebuild()
-        while self.books.image_stale:
+        while self.books.to_image:
             self.build_snapshot()
         check_same(
             describe(self.build_snapshot(whole=True), self.books.usage, self.books.servers),
@@ -483,6 +483,5 @@ class ClusterCache:
 
     def _touch(self) -> None:
         self._snapshot = None
-        self._builder.window.note_change()
-        self.books.rotation.note_change()
+        self.books.rotation.changes.note_change()
         self._on_change()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 
 from fairbind.cluster.classes.due import find_part
 from fairbind.cluster.classes.task_queue import TaskQueue
@@ -34,6 +33,7 @@ from fairbind.cluster.state.term_rotation import TermRotation
 from fairbind.cluster.state.usage import Usage
 from fairbind.cluster.state.volumes import Volumes
 from fairbind.cluster.tenancy.tenants import Directory
+from fairbind.derived import Rotation
 from fairbind.model import PolicySettings, Targets, Task, Wait
 from fairbind.scheduling.cycle.order.task_queues import compute_sort_key
 
@@ -57,9 +57,10 @@ class Books:
     changed_queues: those that changed since the last snapshot. usage: by tenant. wanted: pods that hold or may be
     placed, the latter as of the last snapshot. nominations: room that is reserved for pods that wait. forecast: where
     pods on their way will be. running: pod by pod. above: see `growths`. eligibility, anti_affinity, topology: the
-    filters. rotation: whose pod terms are looked at. volumes, devices: those of pods. selected_stale: pods
-    that wait and that other terms may select than their queue says, in the order in which they are looked at. images:
-    those of pods and nodes. image_stale: queues of which other images may count, in such an order. servers: the nodes.
+    filters. rotation: whose pod terms are looked at.
+    volumes, devices: those of pods. to_select: pods that wait and that other terms may select than their queue says, in
+    the order in which they are looked at. images: those of pods and nodes. to_image: queues of which other images may
+    count, in such an order. servers: the nodes.
     settings, targets: the policy's. own_nominated: our own unbound pods that say that they are nominated. gated: pods
     whose only gate is ours. noted_waits: why classes wait, as the last cycle saw it.
     """
@@ -94,9 +95,9 @@ class Books:
         self.above: frozenset[str] = frozenset()
         self.eligibility = Eligibility()
         self.nominations = Nominations(self.eligibility)
-        self.selected_stale: dict[str, None] = {}
+        self.to_select = Rotation[str]()
         self.images = PodImages(self.eligibility.images)
-        self.image_stale: dict[QueueKey, None] = {}
+        self.to_image = Rotation[QueueKey]()
         self.anti_affinity = AntiAffinity(self._find_namespace_labels)
         self.rotation = TermRotation()
         self.topology = Topology(self.eligibility, self.anti_affinity, self._find_namespace_labels)
@@ -334,7 +335,7 @@ class Books:
         """Bring every pod to where namespaces, Tenants and labels as of now put it.
 
         Of many pods that other terms of placed pods select than before, only a part goes over, unless `whole`: see
-        `selected_stale`.
+        `to_select`.
         """
         self._resolve_tenants()
         self._resolve_counting()
@@ -363,29 +364,26 @@ class Books:
     def _resolve_anti_affinity(self, *, whole: bool) -> None:
         """Bring waiting pods to the queues of the terms that select them now: one placed pod may select thousands."""
         fresh = self._list_waiting(self.anti_affinity.take_stale())
-        if not (fresh or self.selected_stale):
+        if not (fresh or self.to_select):
             return
-        self.selected_stale.update(dict.fromkeys([position.task.uid for position in fresh]))
+        self.to_select.add(position.task.uid for position in fresh)
         is_part = self.servers.names and not whole
-        most = find_part(MAX_SELECTED, len(fresh)) if is_part else len(self.selected_stale)
-        self._move_waiting(self._list_selected_otherwise(most))
+        most = find_part(MAX_SELECTED, len(fresh)) if is_part else len(self.to_select)
+        self._move_waiting(self._find_selected_otherwise(most))
 
     def _list_waiting(self, uids: Iterable[str]) -> list[Waiting]:
         """Return where those of some pods stand that wait, in their order."""
         waiting = [position for uid in uids if isinstance(position := self.entries[uid].position, Waiting)]
         return sorted(waiting, key=lambda position: compute_sort_key(position.task))
 
-    def list_selected_stale(self) -> Iterable[QueueKey]:
+    def list_selected_otherwise(self) -> Iterable[QueueKey]:
         """Return the queues of which pods may be selected by other terms than the queues say."""
-        return dict.fromkeys(key for uid in self.selected_stale if (key := self.find_queue(uid)) is not None)
+        return dict.fromkeys(key for uid in self.to_select if (key := self.find_queue(uid)) is not None)
 
-    def _list_selected_otherwise(self, most: int) -> Iterator[tuple[PodEntry, QueueKey]]:
+    def _find_selected_otherwise(self, most: int) -> Iterator[tuple[PodEntry, QueueKey]]:
         """Return pods that wait in queues of other terms than select them now, of so many new queues at most."""
         keys: dict[tuple[QueueKey, frozenset[PodTerm]], QueueKey] = {}
-        for uid in list(islice(self.selected_stale, SELECTED_LOOKS * most)):
-            if len(keys) == most:
-                return
-            del self.selected_stale[uid]
+        for uid in self.to_select.take(SELECTED_LOOKS * most):
             entry = self.entries.get(uid)
             if entry is None or not isinstance(entry.position, Waiting):
                 continue  # it went meanwhile
@@ -398,6 +396,8 @@ class Books:
                 if key is None:
                     key = keys[before, terms] = before._replace(selected_by=terms)
                 yield entry, key
+                if len(keys) == most:
+                    return
 
     def resolve_images(self) -> None:
         """Bring waiting pods to the queues of the images that count now.
@@ -406,18 +406,17 @@ class Books:
         `MAX_CHANGED_QUEUES` of them go over at a time, in their order; at a start all of them.
         """
         keys = [position.key for position in self._list_waiting(self.images.take_stale())]
-        self.image_stale |= dict.fromkeys(key for key in keys if key.unsupported is None)
-        if not self.image_stale:
+        self.to_image.add(key for key in keys if key.unsupported is None)
+        if not self.to_image:
             return
-        most = find_part(MAX_CHANGED_QUEUES, len(keys)) if self.servers.names else len(self.image_stale)
+        most = find_part(MAX_CHANGED_QUEUES, len(keys)) if self.servers.names else len(self.to_image)
         self._move_waiting(self._list_with_other_images(most))
 
     def _list_with_other_images(self, most: int) -> Iterator[tuple[PodEntry, QueueKey]]:
         """Return pods that wait in queues of other images than count now, of so many of these queues at most."""
         changed = 0
         shared: dict[tuple[Constraints, ImageUse], Constraints] = {}
-        for before in list(islice(self.image_stale, LOOKS * most)):
-            del self.image_stale[before]
+        for before in self.to_image.take(LOOKS * most):
             queue = self.queues.get(before)
             keys: dict[ImageUse, QueueKey] = {before.constraints.images: before}
             for task in () if queue is None else queue.tasks:
@@ -444,8 +443,8 @@ class Books:
             entry.position = Waiting(key, position.task, position.labels, position.nomination, position.pod_terms)
         for (before, key), tasks in moves.items():
             self.changed_queues[before] = self.changed_queues[key] = None
-            if before in self.image_stale:
-                self.image_stale[key] = None
+            if before in self.to_image:
+                self.to_image.add([key])
             queue = self.queues[before]
             if len(tasks) == len(queue.tasks) and key not in self.queues:
                 self._rename_queue(queue, key)
@@ -473,7 +472,7 @@ class Books:
         while self.devices.has_stale:
             self.move_all([uid for uid in self.devices.resolve() if uid in self.entries])
         set_capacities(self.servers, self.devices, self.volumes.limits)
-        if changed := self.devices.follow_offers(self.servers.offers_version, self.servers.is_offered):
+        if changed := self.devices.follow_offers(self.servers.offers.revision, self.servers.is_offered):
             asking = [q for q in self.queues.values() if any(r in changed for r, _ in q.key.demand.real)]
             self.move_all([task.uid for queue in asking for task in queue.tasks])
 

@@ -7,6 +7,7 @@ from itertools import zip_longest
 
 from fairbind.cluster.classes.task_queue import TaskQueue
 from fairbind.cluster.state.queue_keys import QueueKey
+from fairbind.derived import Rotation
 from fairbind.scheduling.cycle.order.task_queues import compute_sort_key
 
 MAX_DUE = 256
@@ -14,54 +15,30 @@ MAX_DUE = 256
 and as much in the cycle."""
 
 
-class DueQueues:
-    """Those whose classes say where their tasks might go before, or that have none, in the order of looking at them.
+def list_next(due: Rotation[QueueKey], changed: Container[QueueKey], *, whole: bool) -> list[QueueKey]:
+    """Return the next part, but not fewer than there are tenants. whole: all of them.
 
-    queues: all that there are.
+    changed: those that are looked at anyway, among them those that are gone.
     """
+    keys = [key for key in due if key not in changed]
+    if whole or len(keys) <= MAX_DUE:
+        return keys
+    return keys[: max(MAX_DUE, len({key.tenant for key in keys}))]
 
-    def __init__(self, queues: Mapping[QueueKey, TaskQueue]) -> None:
-        self._queues = queues
-        self._due: dict[QueueKey, None] = {}
 
-    def __len__(self) -> int:
-        return len(self._due)
+def order(keys: Iterable[QueueKey], queues: Mapping[QueueKey, TaskQueue], waiting: int) -> Iterator[QueueKey]:
+    """Return keys in the order in which they should be looked at: the first of each tenant, then the second.
 
-    def __iter__(self) -> Iterator[QueueKey]:
-        return iter(self._due)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._due
-
-    def add(self, keys: Iterable[QueueKey]) -> None:
-        """Take more queues, which come after those that are due already."""
-        self._due |= dict.fromkeys(self._order(keys))
-
-    def discard(self, key: QueueKey) -> None:
-        """Let a queue go that has been looked at, or is gone."""
-        self._due.pop(key, None)
-
-    def list_next(self, changed: Container[QueueKey], *, whole: bool) -> list[QueueKey]:
-        """Return the next part, but not fewer than there are tenants. whole: all of them.
-
-        changed: those that are looked at anyway, among them those that are gone.
-        """
-        due = [key for key in self._due if key not in changed]
-        if whole or len(due) <= MAX_DUE:
-            return due
-        return due[: max(MAX_DUE, len({key.tenant for key in due}))]
-
-    def _order(self, keys: Iterable[QueueKey]) -> Iterator[QueueKey]:
-        """Return keys in the order in which they should be looked at: the first of each tenant, then the second."""
-        by_tenant: dict[str, list[QueueKey]] = {}
-        for key in keys:
-            by_tenant.setdefault(key.tenant, []).append(key)
-        if len(self._due) + sum(map(len, by_tenant.values())) > MAX_DUE:
-            queues = self._queues
-            for of_tenant in by_tenant.values():
-                of_tenant.sort(key=lambda key: compute_sort_key(queues[key].tasks[0]))
-        nth = zip_longest(*(of_tenant for _, of_tenant in sorted(by_tenant.items())))
-        return (key for each in nth for key in each if key is not None)
+    waiting: how many are due already.
+    """
+    by_tenant: dict[str, list[QueueKey]] = {}
+    for key in keys:
+        by_tenant.setdefault(key.tenant, []).append(key)
+    if waiting + sum(map(len, by_tenant.values())) > MAX_DUE:
+        for of_tenant in by_tenant.values():
+            of_tenant.sort(key=lambda key: compute_sort_key(queues[key].tasks[0]))
+    nth = zip_longest(*(of_tenant for _, of_tenant in sorted(by_tenant.items())))
+    return (key for each in nth for key in each if key is not None)
 
 
 def find_part(most: int, fresh: int) -> int:

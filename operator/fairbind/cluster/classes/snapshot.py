@@ -29,7 +29,7 @@ from fairbind.cluster.state.holdings import MAX_BOUND_PLACEMENTS, choose_bound_p
 from fairbind.cluster.state.kubelet_refusals import REFUSED
 from fairbind.cluster.state.node_books import Axes
 from fairbind.cluster.state.queue_keys import QueueKey
-from fairbind.derived import Memo
+from fairbind.derived import Memo, Rotation
 from fairbind.model import (
     ClassChanges,
     LimitRule,
@@ -76,7 +76,7 @@ class SnapshotBuilder:
         self._windowed_classes: dict[str, list[TaskClass]] = {}
         self._made: tuple[TaskClass, ...] | None = ()
         self._placements = Counter[Placement]()
-        self._due = due.DueQueues(books.queues)
+        self._due = Rotation[QueueKey]()
         self._old_classes: list[TaskClass] = []
         self._lacks = False
         self._classes_valid_for: tuple[Axes, int, int] | None = None
@@ -90,7 +90,7 @@ class SnapshotBuilder:
         self._restricted = Memo(self._restrict, of=(nodes, closed), most=MAX_PLACEMENTS)
         self._labelled = Memo(self._close_unlabelled, of=(nodes,), most=MAX_PLACEMENTS)
         self._known_rules: dict[_Asked, ClassRules] = {}
-        self.window = Window(books.eligibility, is_limited=is_limited)
+        self.window = Window(books.eligibility, books.rotation.changes, is_limited=is_limited)
 
     @property
     def is_current(self) -> bool:
@@ -111,7 +111,7 @@ class SnapshotBuilder:
         class_k, class_names = self._grouping.compute(
             self._books.servers.names,
             self._books.servers.capacity_kr,
-            self._books.servers.capacity_version,
+            self._books.servers.capacity.revision,
             self._placements,
             self._books.settings.server_class_tolerance,
             self._books.servers.usable_k,
@@ -166,7 +166,7 @@ class SnapshotBuilder:
         books = self._books
         self._known_rules.clear()
         self._note_changed_placements()
-        books.changed_queues.update(dict.fromkeys(self._due.list_next(books.changed_queues, whole=whole)))
+        books.changed_queues.update(dict.fromkeys(due.list_next(self._due, books.changed_queues, whole=whole)))
         choices = self.window.choose(books.queues_by_tenant, len(books.waiting_constraints), books.changed_queues)
         changed_sides = self._windowed_tenants ^ choices.keys()
         for tenant in changed_sides:
@@ -291,7 +291,7 @@ class SnapshotBuilder:
     def _note_changed_placements(self) -> None:
         """Note which queues must be looked at because nodes or placed pods changed."""
         books = self._books
-        valid_for = books.servers.axes, books.eligibility.answers.revision, books.servers.claimed_version
+        valid_for = books.servers.axes, books.eligibility.answers.revision, books.servers.claimed.revision
         closings_valid_for = (books.eligibility.nodes.revision, *books.volumes.versions)
         changed_terms = books.topology.take_changed()
         before, self._shape = self._shape, (books.servers.axes, books.servers.names)
@@ -321,7 +321,7 @@ class SnapshotBuilder:
         if len(keys) <= due.MAX_DUE:
             changed.update(dict.fromkeys(keys))
             return
-        self._due.add(key for key in keys if key in self._task_classes)
+        self._add_due(key for key in keys if key in self._task_classes)
         self._task_classes.clear()
         self._made = None
 
@@ -340,11 +340,14 @@ class SnapshotBuilder:
                 fresh.append(key)
             else:  # a tenant's with very many queues, or one that has come just now
                 self._books.changed_queues[key] = None
-        self._due.add(fresh)
+        self._add_due(fresh)
+
+    def _add_due(self, keys: Iterable[QueueKey]) -> None:
+        self._due.add(due.order(keys, self._books.queues, len(self._due)))
 
     def _mark_selected_stale(self) -> None:
         """Mark the classes of pods as stale that other terms may select than their queues say."""
-        for key in self._books.list_selected_stale():
+        for key in self._books.list_selected_otherwise():
             task_class = self._task_classes.get(key)
             if task_class is None:
                 task_class = self.window.find_class(key)
@@ -358,7 +361,7 @@ class SnapshotBuilder:
             simple = eligibility.simplify(key.constraints)
         placement, pin = self._find_placement(key, simple), None
         if queue.is_plain:
-            return queue.build_task_class(servers.axes, placement, eligibility, claimed_only=servers.claimed_only)
+            return queue.build_task_class(servers.axes, placement, eligibility, claimed_only=servers.claimed.value.only)
         if key.pin is not None:
             pin = make_pin(key.pin, placement, self._restricted(placement, key.repelled), servers.index)
         else:
@@ -381,13 +384,13 @@ class SnapshotBuilder:
         if rules.preferences is not None and key.nominated is not None:
             rules = rules._replace(preferences=nominations.add_preference(rules.preferences, key))
         placement = nominations.reserve(placement, key, servers.axes, prefers=prefers)
-        return queue.build_task_class(servers.axes, placement, eligibility, pin, rules, servers.claimed_only)
+        return queue.build_task_class(servers.axes, placement, eligibility, pin, rules, servers.claimed.value.only)
 
     def _find_placement(self, key: QueueKey, simple: Constraints) -> Placement:
         """Return where a class may go by its constraints, its volumes and what nodes have of what it asks for."""
         servers, eligibility = self._books.servers, self._books.eligibility
         placement = eligibility.get_placement_of_simple(simple)
-        if servers.claimed_k:
+        if servers.claimed.value.by_axis:
             placement = self._close_claimed(placement, key.demand)
         if key.unbound:
             offers = self._books.volumes.offers
@@ -403,9 +406,10 @@ class SnapshotBuilder:
     def _close_claimed(self, base: Placement, demand: Demand) -> Placement:
         """Return a placement without the nodes that have what is asked for as devices only, which claims serve."""
         servers, eligible_k, rejections = self._books.servers, base.eligible_k, Counter(dict(base.rejections))
+        claimed = servers.claimed.value.by_axis
         for resource, _ in demand.real:
-            if resource in servers.claimed_k and resource not in servers.claimed_only:
-                closed_k = eligible_k & servers.claimed_k[resource]
+            if resource in claimed and resource not in servers.claimed.value.only:
+                closed_k = eligible_k & claimed[resource]
                 rejections[Rejection(RejectionKind.INSUFFICIENT, resource)] += int(closed_k.sum())
                 eligible_k = eligible_k & ~closed_k
         if eligible_k is base.eligible_k:

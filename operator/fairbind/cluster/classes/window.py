@@ -30,6 +30,7 @@ from fairbind.cluster.classes.window_groups import Group, GroupKey, KeyGroups, g
 from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.objects.facts import Constraints
 from fairbind.cluster.state.queue_keys import QueueKey
+from fairbind.derived import Given
 from fairbind.model import Rejection, RejectionKind, Task, TaskClass
 from fairbind.scheduling.cycle.order.task_queues import SortKey, compute_sort_key
 
@@ -236,7 +237,7 @@ class _Round:
     """Where the rotation of a tenant is.
 
     seen: the first tasks of the groups that were looked at in this round, by UID: what groups have in common changes
-    with the nodes. rotating: those that are being looked at. began: `Window.note_change` calls before it.
+    with the nodes. rotating: those that are being looked at. began: the revision of changes then.
     """
 
     seen: set[str] = field(default_factory=set)
@@ -306,22 +307,18 @@ class _Allowance:
 class Window:
     """Chooses the queues of tenants that have many. has_more: whether a round is not over.
 
-    is_limited: if not, all are shown.
+    is_limited: if not, all are shown. changes: all after which pods may fit that did not.
     """
 
-    def __init__(self, eligibility: Eligibility, *, is_limited: bool = True) -> None:
+    def __init__(self, eligibility: Eligibility, changes: Given, *, is_limited: bool = True) -> None:
         self._eligibility = eligibility
+        self._changes = changes
         self._is_limited = is_limited
         self._rounds: dict[str, _Round] = {}
         self._sorted: dict[str, _Sorted] = {}
-        self._changes = 0
         self._limit = MAX_TENANT_PLACEMENTS
         self._most_classes = MAX_TENANT_CLASSES
         self.has_more = False
-
-    def note_change(self) -> None:
-        """Something changed, so that pods may fit that did not."""
-        self._changes += 1
 
     def forget(self) -> None:
         """Nothing waits: begin again with whatever comes next, as after a choice of none."""
@@ -387,7 +384,7 @@ class Window:
 
     def _pick(self, tenant: str, groups: list[Group]) -> list[Group]:
         """Pick which groups are shown. groups: in order, more than are allowed."""
-        now = self._rounds.setdefault(tenant, _Round(began=self._changes))
+        now = self._rounds.setdefault(tenant, _Round(began=self._changes.revision))
         rotating, rotating_classes = (max(1, most // ROTATING_PART) for most in (self._limit, self._most_classes))
         allowed = _Allowance(self._limit - rotating, self._most_classes - rotating_classes)
         first = dict.fromkeys(allowed.take(groups, lambda _: True))
@@ -397,11 +394,11 @@ class Window:
             return group.uid not in now.seen and group not in first
 
         others = allowed.take(groups, is_unseen)
-        if not others and now.began != self._changes:
+        if not others and now.began != self._changes.revision:
             now.seen.clear()
-            now.began = self._changes
+            now.began = self._changes.revision
             others = allowed.take(groups, is_unseen)
-        self.has_more |= allowed.is_cut or now.began != self._changes
+        self.has_more |= allowed.is_cut or now.began != self._changes.revision
         now.forget_gone(len(groups) - len(first), (group for group in groups if group not in first))
         others = others or allowed.take(groups, lambda group: group not in first)
         now.rotating = [group.uid for group in others]

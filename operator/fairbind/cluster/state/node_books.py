@@ -2,13 +2,12 @@
 
 A node's capacity for tenants is its allocatable minus what belongs to no tenant (system pods); what tenants' pods hold,
 and what is reserved for pods that are not bound yet, comes off what is free. The books are dicts of Python integers,
-changed pod by pod. Rows of arrays are made of them for nodes whose books changed, and carried over for all others.
+changed pod by pod. Rows of arrays are made of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
@@ -18,7 +17,7 @@ import numpy as np
 from fairbind.cluster.objects.facts import Amounts, Demand, NodeFacts
 from fairbind.cluster.objects.volume_facts import are_attach_slots
 from fairbind.model import MAX_AMOUNT
-from fairbind.model.servers import IndexArray, IntArray
+from fairbind.model.servers import IntArray
 
 Axes = tuple[str, ...]
 
@@ -79,13 +78,6 @@ class ServerBook:
         """Count more that is reserved, or less."""
         self.reserved = _add(self.reserved, amounts, sign)
         self.pods += sign
-
-    def mentions(self, resources: AbstractSet[str]) -> bool:
-        """Whether anything in the book is about one of these resources."""
-        offered = () if self.node is None else self.node.allocatable
-        if any(resource in resources for resource, _ in offered):
-            return True
-        return not all(map(resources.isdisjoint, (self.system, self.held, self.reserved, self.devices)))
 
     def hold_ports(self, uid: str, ports: frozenset[str], *, system: bool) -> None:
         """Note which ports a pod holds."""
@@ -167,20 +159,6 @@ def sum_held(books: Iterable[ServerBook], axes: Axes) -> list[int]:
         for r, amount in held.items():
             total[r] += min(amount, int(capacity_r[r]))
     return total
-
-
-def carry_over(before: Rows, axes_before: Axes, kept_n: IndexArray, axes: Axes) -> Rows:
-    """Return rows along other axes of nodes that had some before; zeros where a node had none, or no such axis.
-
-    kept_n: the row of each node before; below zero where it had none.
-    """
-    rows, there = _make_empty_rows(len(kept_n), len(axes)), np.flatnonzero(kept_n >= 0)
-    number = number_axes(axes)
-    common = [(number[resource], r) for r, resource in enumerate(axes_before) if resource in number]
-    to, of = np.array(common, dtype=np.intp).reshape(-1, 2).T
-    for now_nr, before_nr in zip(rows, before, strict=True):
-        now_nr[np.ix_(there, to)] = before_nr[np.ix_(kept_n[there], of)]
-    return rows
 
 
 def _make_empty_rows(count: int, width: int) -> Rows:

@@ -3,8 +3,8 @@
 Shares are parts of the totals, so both are about the same nodes: those that are there and that the operator was told to
 use. Of one that is cordoned or not ready, what tenants hold there is all that counts: nothing of it is free for others.
 
-Arrays are written only for nodes whose books (`node_books`) changed since the last snapshot. When nodes or resources
-come or go there are new ones, and what has not changed is carried over. A pod may be bound to a node that we have not
+Arrays are written only for nodes whose books (`node_books`) changed since the last snapshot. When nodes or
+resources come or go there are new ones. A pod may be bound to a node that we have not
 heard of yet: its book exists all the same and waits for the node.
 
 Devices that drivers publish, and that pods hold through claims (`devices`), are part of a node's capacity and never of
@@ -13,7 +13,7 @@ them: what a node attaches is said by rules of its own (`attach_limits`).
 
 The axes are the four resources that every cluster has, and every other that some node offers. A resource that no node
 offers is no axis: nothing can be placed that asks for it, and it would only make every array wider. What nodes have as
-devices only is an axis, and nothing can be placed that asks for it either (`claimed_only`). There are
+devices only is an axis, and nothing can be placed that asks for it either (`Claimed`). There are
 `MAX_AXES` at most: beyond that a resource that fewer nodes offer is none either, and pods that ask for it wait.
 """
 
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,13 +30,12 @@ from fairbind.cluster.filters.refusals import find_refusal, is_inside, is_usable
 from fairbind.cluster.objects.facts import BASE_RESOURCES, Amounts, Constraints, Demand, NodeFacts
 from fairbind.cluster.objects.volume_facts import are_attach_slots
 from fairbind.cluster.state.kubelet_refusals import KubeletRefusals
-from fairbind.cluster.state.node_books import Axes, Rows, ServerBook, carry_over, compute_rows, number_axes, sum_held
+from fairbind.cluster.state.node_books import Axes, ServerBook, compute_rows, number_axes, sum_held
+from fairbind.derived import Derived, Given
 from fairbind.model.servers import BoolArray, IntArray, sum_exactly
 
 MAX_AXES = 128
 """Resources of all nodes together; each takes 16 bytes of each node in every snapshot that something changed in."""
-
-_NO_RESOURCES: frozenset[str] = frozenset()
 
 
 def _count(counts: Counter[str], resources: Iterable[str], sign: int) -> None:
@@ -46,16 +46,29 @@ def _count(counts: Counter[str], resources: Iterable[str], sign: int) -> None:
             del counts[resource]
 
 
+class Totals(NamedTuple):
+    """What nodes have. resting: those that count and are not usable. usable_r: of the usable ones. total_r: of both."""
+
+    resting: frozenset[str]
+    usable_r: tuple[int, ...]
+    total_r: tuple[int, ...]
+
+
+class Claimed(NamedTuple):
+    """What nodes have as devices only. by_axis: which nodes, shape (K,). only: axes that no node has otherwise."""
+
+    by_axis: Mapping[str, BoolArray]
+    only: frozenset[str]
+
+
 class Servers:
     """All books, and the arrays over the nodes that exist, in name order.
 
     faults: by node, what of it could not be read or is left out. refusals: nodes that some pods do not go to for now.
-    offers_version: another number when some resource is in the allocatable of a node and was in none, or the reverse.
-    After `flush`: axes, left_out (resources that nodes offer and that are no axes), claimed_k (by axis the nodes that
-    have it as devices only), claimed_only (axes that no node has otherwise), claimed_version (of these two), names,
-    capacity_kr, free_kr, usable_k, open_k, taken_keys, fixed_keys,
-    usable_r (what usable nodes have), total_r, resting (nodes that count and are not usable). Arrays that were handed
-    out are never written again.
+    offers: which resources are in the allocatable of some node. capacity: names, capacities and usable nodes.
+    After `flush`: axes, left_out (resources that nodes offer and that are no axes), claimed, names, capacity_kr,
+    free_kr, usable_k, open_k, taken_keys, fixed_keys, usable_r, total_r, resting. Arrays that were handed out are never
+    written again.
     """
 
     def __init__(self, eligibility: Eligibility) -> None:
@@ -66,21 +79,18 @@ class Servers:
         self.refusals = KubeletRefusals()
         self.left_out: tuple[str, ...] = ()
         self.axes: Axes = BASE_RESOURCES
-        self.claimed_k: Mapping[str, BoolArray] = {}
-        self.claimed_only: frozenset[str] = _NO_RESOURCES
-        self.claimed_version = 0
-        self.offers_version = 0
+        self.offers = Given()
         self.names: tuple[str, ...] = ()
         self.index: Mapping[str, int] = {}
         self.capacity_kr: IntArray = np.zeros((0, len(self.axes)), dtype=np.int64)
         self.free_kr: IntArray = self.capacity_kr.copy()
         self.usable_k: BoolArray = np.zeros(0, dtype=np.bool_)
         self.open_k: BoolArray = self.usable_k
-        self.usable_r = self.total_r = (0,) * len(self.axes)
-        self.resting: frozenset[str] = frozenset()
-        self.taken_keys: Mapping[int, frozenset[str]] = {}
-        self.fixed_keys: Mapping[int, frozenset[str]] = {}
-        self.capacity_version = 0
+        self.capacity = Given()
+        self._ports, self._devices, self._amounts = Given(), Given(), Given()
+        self._keys = Derived(self._compute_taken_keys, of=(self._ports, eligibility.nodes))
+        self.claimed = Derived(self._find_claimed, of=(self._devices, eligibility.nodes), is_same=_are_equal)
+        self._totals = Derived(self._sum_totals, of=(self._amounts,))
         self._offered: Counter[str] = Counter()
         self._published: Counter[str] = Counter()
         self._selector: tuple[tuple[str, str], ...] = ()
@@ -89,22 +99,45 @@ class Servers:
         self._maybe_counting: set[str] = set()
         self._is_list_changed = False
         self._is_everything_changed = True
-        self._are_ports_changed = False
-        self._is_system_changed = False
-        self._are_devices_changed = False
+        for each in (self._keys, self.claimed, self._totals):
+            each.refresh()
 
     @property
     def is_total_stale(self) -> bool:
         """Whether `total_r` and `axes` may be others since the last flush."""
-        is_list_stale = self._is_list_changed or self._is_everything_changed
-        is_node_stale = bool(self._changed_nodes) or not self.resting.isdisjoint(self._changed_books)
-        return is_list_stale or is_node_stale or self._is_system_changed or self._are_devices_changed
+        return self._totals.is_stale
+
+    @property
+    def resting(self) -> frozenset[str]:
+        """Nodes that count and are not usable."""
+        return self._totals.value.resting
+
+    @property
+    def usable_r(self) -> tuple[int, ...]:
+        """What usable nodes have."""
+        return self._totals.value.usable_r
+
+    @property
+    def total_r(self) -> tuple[int, ...]:
+        """What counts in shares."""
+        return self._totals.value.total_r
+
+    @property
+    def taken_keys(self) -> Mapping[int, frozenset[str]]:
+        """The keys that are taken on each node."""
+        return self._keys.value[0]
+
+    @property
+    def fixed_keys(self) -> Mapping[int, frozenset[str]]:
+        """The keys that system pods take there."""
+        return self._keys.value[1]
 
     def set_selector(self, selector: tuple[tuple[str, str], ...]) -> None:
         """Take the labels that a node must carry to count at all."""
         if selector != self._selector:
             self._selector = selector
             self._is_everything_changed = True
+            self._amounts.note_change()
             self._maybe_counting.update(self.books)
 
     def put_node(self, node: NodeFacts) -> bool:
@@ -121,6 +154,7 @@ class Servers:
             _count(self._published, book.devices, 1)
         book.node = node
         self._changed_nodes.add(node.name)
+        self._amounts.note_change()
         self._maybe_counting.add(node.name)
         self._is_list_changed |= known is None
         return True
@@ -137,6 +171,7 @@ class Servers:
         book.node = None
         self._maybe_counting.add(name)
         self._is_list_changed = True
+        self._amounts.note_change()
         self._drop_if_empty(name)
         return True
 
@@ -155,9 +190,10 @@ class Servers:
         if book.node is not None:
             _count(self._published, book.devices, -1)
             _count(self._published, devices, 1)
-            self._are_devices_changed = True
+            self._devices.note_change()
+            self._amounts.note_change()
         book.devices = devices
-        self._changed_books.add(name)
+        self._note_book(name)
         self._drop_if_empty(name)
 
     def is_offered(self, resource: str) -> bool:
@@ -188,9 +224,8 @@ class Servers:
         book.hold(demand, system=system)
         if ports:
             book.hold_ports(uid, ports, system=system)
-            self._are_ports_changed = True
-        self._is_system_changed |= system
-        self._changed_books.add(name)
+            self._ports.note_change()
+        self._note_book(name, system=system)
 
     def release(self, name: str, uid: str, demand: Demand, *, system: bool) -> None:
         """Take back what `hold` noted."""
@@ -198,38 +233,35 @@ class Servers:
         book.hold(demand, -1, system=system)
         if uid in book.ports:
             book.release_ports(uid)
-            self._are_ports_changed = True
-        self._is_system_changed |= system
-        self._changed_books.add(name)
+            self._ports.note_change()
+        self._note_book(name, system=system)
         self._drop_if_empty(name)
 
     def reserve(self, name: str, amounts: Amounts, sign: int = 1) -> None:
         """Note that room on a node is reserved for a pod, or no more."""
         book = self.books.setdefault(name, ServerBook())
         book.reserve(amounts, sign)
-        self._changed_books.add(name)
+        self._note_book(name)
         self._drop_if_empty(name)
+
+    def _note_book(self, name: str, *, system: bool = False) -> None:
+        self._changed_books.add(name)
+        if system or name in self.resting:
+            self._amounts.note_change()
 
     def flush(self) -> None:
         """Bring the arrays up to date."""
-        is_total_stale = self.is_total_stale
         axes, self.left_out = self._compute_axes()
-        are_devices_changed = self._are_devices_changed or bool(self._published and self._changed_nodes)
         if self._is_everything_changed or self._is_list_changed or axes != self.axes:
             self._rebuild(axes)
         elif self._changed_nodes or self._changed_books:
             self._rewrite()
-        if are_devices_changed or self._is_list_changed:
-            self._follow_devices()
-        if is_total_stale:
-            self._sum_totals()
+        for each in (self._keys, self.claimed, self._totals):
+            each.refresh()
         self.eligibility.follow_images()
-        if self._are_ports_changed or self._is_list_changed or self._is_everything_changed:
-            self.taken_keys, self.fixed_keys = self._compute_taken_keys()
         self._changed_nodes.clear()
         self._changed_books.clear()
         self._is_list_changed = self._is_everything_changed = False
-        self._are_ports_changed = self._is_system_changed = self._are_devices_changed = False
 
     def _count_offered(self, old: NodeFacts | None, new: NodeFacts | None) -> None:
         before = len(self._offered)
@@ -239,7 +271,8 @@ class Servers:
         before = len(self._offered)
         if old is not None:
             _count(self._offered, (resource for resource, _ in old.allocatable), -1)
-        self.offers_version += is_other or len(self._offered) != before
+        if is_other or len(self._offered) != before:
+            self.offers.note_change()
 
     def _note_fault(self, name: str, fault: str | None) -> None:
         if fault is not None:
@@ -263,38 +296,23 @@ class Servers:
         return BASE_RESOURCES + tuple(sorted(ranked[:most])), tuple(sorted(ranked[most:]))
 
     def _rebuild(self, axes: Axes) -> None:
-        """Make arrays for other nodes, or along other axes. What has not changed of a node is carried over."""
-        is_all_new = self._is_everything_changed
-        before: Mapping[str, int] = {} if is_all_new else self.index
-        nodes = [book.node for _, book in sorted(self.books.items()) if book.node is not None]
-        changed = self._changed_nodes
-        kept = [-1 if node.name in changed else before.get(node.name, -1) for node in nodes]
-        kept_k = np.array(kept, dtype=np.intp)
+        """Make arrays for other nodes, or along other axes."""
+        is_all_new, changed = self._is_everything_changed, self._changed_nodes
         if is_all_new or self._is_list_changed:
+            nodes = [book.node for _, book in sorted(self.books.items()) if book.node is not None]
+            kept = [-1 if node.name in changed else self.index.get(node.name, -1) for node in nodes]
             self.names = tuple(node.name for node in nodes)
-            self.eligibility.set_nodes(nodes, None if is_all_new else kept_k, self._selector)
+            self.eligibility.set_nodes(nodes, None if is_all_new else np.array(kept, dtype=np.intp), self._selector)
             self.index = self.eligibility.index
+            self.open_k = np.ones(len(self.names), dtype=np.bool_)  # a pod that tolerates it may go to a cordoned node
         elif changed:
             self.eligibility.change_nodes({self.index[name]: node for name, node in self._find_changed_nodes()})
-        kept_k[[self.index[name] for name in self._changed_books if name in self.index]] = -1
-        added = frozenset(axes).difference(self.axes)
-        if added:
-            is_new_k = [self.books[name].mentions(added) for name in self.names]
-            kept_k[is_new_k] = -1
-        rows = carry_over(Rows(self.capacity_kr, self.free_kr), self.axes, kept_k, axes)
-        usable_k = np.zeros(len(self.names), dtype=np.bool_)
-        there = np.flatnonzero(kept_k >= 0)
-        usable_k[there] = self.usable_k[kept_k[there]]
-        fresh = np.flatnonzero(kept_k < 0)
-        books = [self.books[self.names[index]] for index in fresh.tolist()]
-        for all_nr, fresh_nr in zip(rows, compute_rows(books, axes), strict=True):
-            all_nr[fresh] = fresh_nr
-        usable_k[fresh] = [book.node is not None and is_usable(book.node, self._selector) for book in books]
-        self.axes, self.usable_k = axes, usable_k
-        self.capacity_kr, self.free_kr = rows
-        if is_all_new or self._is_list_changed:
-            self.open_k = np.ones(len(self.names), dtype=np.bool_)  # a pod that tolerates it may go to a cordoned node
-        self.capacity_version += 1
+        books = [self.books[name] for name in self.names]
+        self.axes, (self.capacity_kr, self.free_kr) = axes, compute_rows(books, axes)
+        usable = [book.node is not None and is_usable(book.node, self._selector) for book in books]
+        self.usable_k = np.array(usable, dtype=np.bool_)
+        self.capacity.note_change()
+        self._devices.note_change()
 
     def _rewrite(self) -> None:
         """Write the rows of nodes that changed, or of which other pods hold something."""
@@ -320,7 +338,8 @@ class Servers:
         if is_capacity_changed:
             self.capacity_kr = self.capacity_kr.copy()
             self.capacity_kr[rows] = capacity_nr
-        self.capacity_version += is_capacity_changed or is_usable_changed
+        if is_capacity_changed or is_usable_changed:
+            self.capacity.note_change()
 
     def _find_changed_nodes(self) -> Iterable[tuple[str, NodeFacts]]:
         for name in sorted(self._changed_nodes):
@@ -328,8 +347,8 @@ class Servers:
             if book is not None and book.node is not None:
                 yield name, book.node
 
-    def _follow_devices(self) -> None:
-        """Find out which nodes have what as devices only."""
+    def _find_claimed(self) -> Claimed:
+        """Return which nodes have what as devices only."""
         claimed_k: dict[str, BoolArray] = {}
         for k, name in enumerate(self.names) if self._published else ():
             book = self.books[name]
@@ -338,11 +357,7 @@ class Servers:
                 for resource in book.devices.keys() - offered:
                     claimed_k.setdefault(resource, np.zeros(len(self.names), dtype=np.bool_))[k] = True
         claimed_only = frozenset(r for r in claimed_k if r in self.axes and not self._offered[r])
-        if claimed_only == self.claimed_only and _are_equal(claimed_k, self.claimed_k, self.axes):
-            return
-        self.claimed_k = {resource: claimed_k[resource] for resource in self.axes if resource in claimed_k}
-        self.claimed_only = claimed_only
-        self.claimed_version += 1
+        return Claimed({resource: claimed_k[resource] for resource in self.axes if resource in claimed_k}, claimed_only)
 
     def compute_unclaimed(self) -> IntArray | None:
         """Return how many devices no pod holds, shape (K, R); None when no node has any. As of the last `flush`.
@@ -368,14 +383,14 @@ class Servers:
             counted_kr[self.index[name]] = sum_held([self.books[name]], self.axes)
         return counted_kr
 
-    def _sum_totals(self) -> None:
-        """Sum what usable nodes have and what is held on the others that count."""
+    def _sum_totals(self) -> Totals:
+        """Return what usable nodes have, and what is held on the others that count."""
         others = [self.names[k] for k in np.flatnonzero(~self.usable_k).tolist()]
-        self.resting = frozenset(name for name in others if self._is_counting(name))
-        held_r = sum_held([self.books[name] for name in sorted(self.resting)], self.axes)
+        resting = frozenset(name for name in others if self._is_counting(name))
+        held_r = sum_held([self.books[name] for name in sorted(resting)], self.axes)
         usable_r = sum_exactly(self.capacity_kr[self.usable_k])
-        self.usable_r = tuple(usable_r)
-        self.total_r = tuple(usable + held for usable, held in zip(usable_r, held_r, strict=True))
+        total_r = tuple(usable + held for usable, held in zip(usable_r, held_r, strict=True))
+        return Totals(resting, tuple(usable_r), total_r)
 
     def _compute_taken_keys(self) -> tuple[Mapping[int, frozenset[str]], Mapping[int, frozenset[str]]]:
         """Return the keys that are taken on each node, and those that system pods take there."""
@@ -390,10 +405,9 @@ class Servers:
         return taken_keys, fixed
 
 
-def _are_equal(one: Mapping[str, BoolArray], other: Mapping[str, BoolArray], axes: Axes) -> bool:
-    """Whether two mappings say the same of these axes."""
-    nowhere = np.zeros(0, dtype=np.bool_)
-    return all(np.array_equal(one.get(r, nowhere), other.get(r, nowhere)) for r in axes if r in one or r in other)
+def _are_equal(one: Claimed, other: Claimed) -> bool:
+    is_only_same = one.only == other.only and one.by_axis.keys() == other.by_axis.keys()
+    return is_only_same and all(np.array_equal(closed_k, other.by_axis[r]) for r, closed_k in one.by_axis.items())
 
 
 def is_same_node(one: NodeFacts, other: NodeFacts) -> bool:

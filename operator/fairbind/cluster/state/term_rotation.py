@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from fairbind.cluster.objects.facts import PodTerms
+from fairbind.derived import Given
 from fairbind.model import Rejection, RejectionKind
 
 MAX_TENANT_TERMS = 32
@@ -27,7 +28,7 @@ NOT_YET = Rejection(RejectionKind.LATER, "wishes about other pods")
 class _Rotation:
     """A tenant's pod terms. waiting: those of all its waiting pods, the next one first, with the pods' UIDs.
 
-    chosen: those that are looked at, the oldest first. seen: looked at in this round. began: changes before the round.
+    chosen: those that are looked at, the oldest first. seen: looked at in this round. began: the changes before it.
     """
 
     waiting: dict[PodTerms, set[str]] = field(default_factory=dict)
@@ -60,12 +61,12 @@ class _Rotation:
 
 
 class TermRotation:
-    """See the module."""
+    """See the module. changes: all after which pods may fit that did not."""
 
     def __init__(self) -> None:
+        self.changes = Given()
         self._tenants: dict[str, _Rotation] = {}
         self._vacant: dict[str, None] = {}
-        self._changes = 0
 
     def is_looked_at(self, tenant: str, pod_terms: PodTerms) -> bool:
         """Whether a pod with these pod terms may be placed now, or could if it waited."""
@@ -74,7 +75,7 @@ class TermRotation:
 
     def add(self, tenant: str, pod_terms: PodTerms, uid: str) -> None:
         """Note that a pod waits."""
-        rotation = self._tenants.setdefault(tenant, _Rotation(began=self._changes))
+        rotation = self._tenants.setdefault(tenant, _Rotation(began=self.changes.revision))
         rotation.waiting.setdefault(pod_terms, set()).add(uid)
         if pod_terms not in rotation.chosen and rotation.has_room(pod_terms):
             rotation.choose(pod_terms)
@@ -92,10 +93,6 @@ class TermRotation:
             self._vacant[tenant] = None
         if not rotation.waiting:
             del self._tenants[tenant]
-
-    def note_change(self) -> None:
-        """Something changed, so that pods may fit that did not."""
-        self._changes += 1
 
     def take_rotated(self) -> list[str]:
         """Return the pods that are looked at now because others went, sorted; asked again, there are none."""
@@ -117,9 +114,9 @@ class TermRotation:
     def _rotate(self, rotation: _Rotation) -> Iterator[str]:
         rotation.seen.update(rotation.chosen)
         if len(rotation.seen) == len(rotation.waiting):
-            if rotation.began == self._changes:
+            if rotation.began == self.changes.revision:
                 return
-            rotation.began = self._changes
+            rotation.began = self.changes.revision
             rotation.seen = set(rotation.chosen)
         leaving = list(rotation.chosen)[: max(1, len(rotation.chosen) // ROTATING_PART)]
         for pod_terms in leaving:
