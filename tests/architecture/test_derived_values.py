@@ -18,7 +18,6 @@ PACKAGES = ("cluster", "scheduling")
 MOST_DECLARED = 20
 KNOWN: dict[str, list[str]] = {
     "cluster/classes/books.py": ["Books.changed_queues"],
-    "cluster/classes/server_classes.py": ["ServerGrouping._valid_for"],
     "cluster/classes/snapshot.py": [
         "SnapshotBuilder._classes_valid_for",
         "SnapshotBuilder._closings_valid_for",
@@ -38,18 +37,11 @@ KNOWN: dict[str, list[str]] = {
     "cluster/filters/nominated_rules.py": ["NominatedRules.changed"],
     "cluster/filters/placed_pods.py": ["PlacedPods.changed"],
     "cluster/filters/simplified.py": ["SimplifiedConstraints.version", "id"],
-    "cluster/filters/term_index.py": ["TermIndex._waits_for", "id"],
+    "cluster/filters/term_index.py": ["TermIndex._waits_for"],
     "cluster/filters/topology.py": ["Topology._changed", "Topology._valid_for", "id"],
-    "cluster/filters/volume_offers.py": ["VolumeOffers._known_for", "VolumeOffers.version"],
     "cluster/loop/rounds.py": ["Rounds.has_changed"],
     "cluster/state/device_pools.py": ["DevicePools._stale"],
-    "cluster/state/devices.py": [
-        "Devices._stale_claims",
-        "Devices._stale_nodes",
-        "Devices._stale_pods",
-        "Devices._unserved_made_of",
-        "Devices.classes_version",
-    ],
+    "cluster/state/devices.py": ["Devices._stale_claims", "Devices._stale_nodes", "Devices._stale_pods"],
     "cluster/state/nodes.py": [
         "Servers._changed_books",
         "Servers._changed_nodes",
@@ -63,7 +55,6 @@ KNOWN: dict[str, list[str]] = {
     "scheduling/cycle/cycle.py": ["id"],
     "scheduling/cycle/draft.py": ["id"],
     "scheduling/cycle/servers/arrangements.py": ["Arrangement._gains_seen"],
-    "scheduling/cycle/servers/preferences.py": ["id"],
     "scheduling/cycle/servers/shapes.py": [
         "PinnedShape._gains_seen",
         "PinnedShape._openings_seen",
@@ -73,13 +64,13 @@ KNOWN: dict[str, list[str]] = {
         "id",
     ],
     "scheduling/cycle/servers/topology.py": ["DomainFilter.openings"],
-    "scheduling/cycle/state.py": ["CycleState._seen", "CycleState._stale", "id"],
+    "scheduling/cycle/state.py": ["CycleState._seen", "CycleState._stale"],
     "scheduling/cycle/waits/explain.py": ["id"],
     "scheduling/cycle/waits/reaches.py": ["id"],
     "scheduling/cycle/waits/store.py": ["id"],
     "scheduling/cycle/waits/unschedulable_cache.py": ["UnschedulableCache._seen", "id"],
     "scheduling/fair_shares/demand_groups.py": ["id"],
-    "scheduling/policies/levels.py": ["Progress.version", "id"],
+    "scheduling/policies/levels.py": ["Progress.version"],
 }
 MADE_OF = re.compile(r"(valid|made|known|detailed)_(for|of)$|_for$")
 COUNT = re.compile(r"(version|versions|changes|revision|openings)$")

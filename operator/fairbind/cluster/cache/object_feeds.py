@@ -107,9 +107,9 @@ def make_device_feeds(books: Books, touch: Callable[[], None]) -> ObjectFeeds:
         on_listed: Callable[[bool], None] = lambda _is_served: None,
     ) -> Feed[Named]:
         def change(name: str, facts: Named | None) -> None:
-            before = devices.classes_version
+            before = devices.class_changes.revision
             put(name, facts)
-            if devices.has_stale or devices.classes_version != before:
+            if devices.has_stale or devices.class_changes.revision != before:
                 touch()
 
         return _make_feed(key, change, objects, on_listed)

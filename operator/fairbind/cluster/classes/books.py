@@ -101,9 +101,9 @@ class Books:
         self.anti_affinity = AntiAffinity(self._find_namespace_labels)
         self.rotation = TermRotation()
         self.topology = Topology(self.eligibility, self.anti_affinity, self._find_namespace_labels)
-        self.volumes = Volumes(directory.tenant_of)
-        self.devices = Devices(self._is_placed)
+        self.volumes = Volumes(directory.tenant_of, self.eligibility)
         self.servers = Servers(self.eligibility)
+        self.devices = Devices(self._is_placed, self.servers.offers, self.servers.is_offered)
         self.settings = PolicySettings()
         self.targets: Targets | None = None
         self.noted_waits: Sequence[Wait] = ()
@@ -472,7 +472,7 @@ class Books:
         while self.devices.has_stale:
             self.move_all([uid for uid in self.devices.resolve() if uid in self.entries])
         set_capacities(self.servers, self.devices, self.volumes.limits)
-        if changed := self.devices.follow_offers(self.servers.offers.revision, self.servers.is_offered):
+        if changed := self.devices.follow_offers():
             asking = [q for q in self.queues.values() if any(r in changed for r, _ in q.key.demand.real)]
             self.move_all([task.uid for queue in asking for task in queue.tasks])
 

@@ -16,6 +16,7 @@ from operator import is_
 import numpy as np
 from numpy.typing import NDArray
 
+from fairbind.derived import Derived, Memo, Setting
 from fairbind.model import Placement
 from fairbind.model.servers import BoolArray, IntArray
 from fairbind.scheduling import compute_server_classes
@@ -23,7 +24,8 @@ from fairbind.scheduling import compute_server_classes
 Classes = tuple[NDArray[np.int32], tuple[str, ...]]
 NumberArray = NDArray[np.int64]
 
-_REMEMBERED = 64
+_Nodes = tuple[Sequence[str], IntArray, BoolArray | None]
+_REMEMBERED = 8
 _MANY_VECTORS = 62
 """So many bits a number has room for; with more vectors rows of bits are numbered."""
 
@@ -32,10 +34,10 @@ class ServerGrouping:
     """Computes classes, and remembers the last few answers."""
 
     def __init__(self) -> None:
-        self._valid_for: tuple[int, float] | None = None
-        self._known: dict[frozenset[bytes], Classes] = {}
-        self._last: tuple[list[Placement], Classes] | None = None
-        self._capacity_number_k: NumberArray = np.zeros(0, dtype=np.int64)
+        self._form = Setting((-1, 0.0))
+        self._nodes: _Nodes = (), np.zeros((0, 0), dtype=np.int64), None
+        self._capacity_number_k = Derived(self._number_capacities, of=(self._form,), is_same=is_)
+        self._classes = Memo(self._group, of=(self._form,), most=_REMEMBERED)
 
     def compute(
         self,
@@ -52,31 +54,21 @@ class ServerGrouping:
         of the tasks that wait, each once. usable_k: whose capacity counts; who may use the others sets no two servers
         apart. None: all.
         """
-        if (capacity_version, tolerance) != self._valid_for:
-            self._valid_for = capacity_version, tolerance
-            self._known.clear()
-            self._last = None
-            self._capacity_number_k = number_rows(capacity_kr)
-        placements = list(placements)
-        if self._last is not None and _are_identical(placements, self._last[0]):
-            return self._last[1]
+        self._nodes = names, capacity_kr, usable_k
+        self._form.set((capacity_version, tolerance))
+        return self._classes(frozenset(placements))
+
+    def _number_capacities(self) -> NumberArray:
+        """Return a number for each node, equal where capacities are."""
+        return number_rows(self._nodes[1])
+
+    def _group(self, placements: frozenset[Placement]) -> Classes:
+        """Return the classes of the nodes as these placements divide them."""
+        (names, capacity_kr, usable_k), (_, tolerance) = self._nodes, self._form.value
         eligible_sk = (each.eligible_k if usable_k is None else each.eligible_k & usable_k for each in placements)
         vectors = {np.packbits(eligible_k).tobytes(): eligible_k for eligible_k in eligible_sk}
-        key = frozenset(vectors)
-        answer = self._known.pop(key, None)
-        if answer is None:
-            if len(self._known) >= _REMEMBERED:
-                self._known.pop(next(iter(self._known)))
-            answer = self._group(names, capacity_kr, list(vectors.values()), tolerance)
-        self._known[key] = answer  # at the end: the one at the front was asked for longest ago
-        self._last = placements, answer
-        return answer
-
-    def _group(
-        self, names: Sequence[str], capacity_kr: IntArray, eligible_sk: Sequence[BoolArray], tolerance: float
-    ) -> Classes:
-        signature_k = number_signatures(eligible_sk, len(names))
-        both_kr = np.column_stack((self._capacity_number_k, signature_k))
+        signature_k = number_signatures([vectors[key] for key in sorted(vectors)], len(names))
+        both_kr = np.column_stack((self._capacity_number_k.get(), signature_k))
         kind_k = number_rows(both_kr)
         first_of_kind = np.unique(kind_k, return_index=True)[1]
         class_of_kind, class_names = compute_server_classes(
@@ -86,10 +78,6 @@ class ServerGrouping:
             tolerance,
         )
         return class_of_kind[kind_k], class_names
-
-
-def _are_identical(some: Sequence[object], others: Sequence[object]) -> bool:
-    return len(some) == len(others) and all(map(is_, some, others))
 
 
 def number_rows(value_kr: IntArray) -> NumberArray:

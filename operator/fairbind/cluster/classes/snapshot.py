@@ -394,7 +394,7 @@ class SnapshotBuilder:
             placement = self._close_claimed(placement, key.demand)
         if key.unbound:
             offers = self._books.volumes.offers
-            placement = eligibility.share(offers.restrict(placement, key.unbound, eligibility))
+            placement = eligibility.share(offers.restrict(placement, key.unbound))
         if key.load is not None:
             limits = self._books.volumes.limits
             placement = eligibility.share(limits.restrict(placement, key.load, eligibility.index))

@@ -241,7 +241,7 @@ class TermIndex:
     def remove(self, uses: Iterable[Use]) -> tuple[list[PodTerm], list[PodTerm]]:
         """Take back what `add` took, and return the terms that count no more and those that count in their place."""
         removed: dict[PodTerm, None] = {}
-        freed: dict[int, tuple[str, Pair, _Bucket]] = {}
+        freed: dict[_Bucket, tuple[str, Pair]] = {}
         for use in uses:
             bucket = self._waits_for.pop(use, None)
             if bucket is not None:
@@ -250,13 +250,13 @@ class TermIndex:
             for namespace, pair in find_places(use[1]):
                 bucket = self._buckets[namespace][pair]
                 bucket.count(use, -1)
-                freed[id(bucket)] = namespace, pair, bucket
+                freed[bucket] = namespace, pair
             self._counting[use[1]] -= 1
             if not self._counting[use[1]]:
                 del self._counting[use[1]]
                 removed[use[1]] = None
-        added = [term for _, _, bucket in freed.values() for term in self._promote(bucket)]
-        for namespace, pair, bucket in freed.values():
+        added = [term for bucket in freed for term in self._promote(bucket)]
+        for bucket, (namespace, pair) in freed.items():
             self._drop_empty(namespace, pair, bucket)
         return [term for term in removed if term not in self._counting], added
 

@@ -32,6 +32,7 @@ from fairbind.cluster.objects.volume_facts import (
     VolumeTopology,
     name_claim,
 )
+from fairbind.derived import Given, Memo
 from fairbind.model import Placement, Rejection, RejectionKind
 from fairbind.model.servers import BoolArray
 
@@ -51,10 +52,11 @@ class Wanted(NamedTuple):
 
 
 class VolumeOffers:
-    """See the module. version: grows when the answer for any claim may have changed."""
+    """See the module. changes: after which the answer for any claim may be another."""
 
-    def __init__(self) -> None:
-        self.version = 0
+    def __init__(self, eligibility: Eligibility) -> None:
+        self._eligibility = eligibility
+        self.changes = Given()
         self._volumes: dict[str, VolumeFacts] = {}
         self._free: dict[str, dict[str, VolumeFacts]] = {}
         self._kept: dict[str, set[str]] = {}
@@ -62,10 +64,9 @@ class VolumeOffers:
         self._telling: set[str] = set()
         self._capacities: dict[str, dict[str, StorageCapacityFacts]] = {}
         self._taken: set[str] = set()
-        self._fitting: dict[ClaimRequest, list[VolumeFacts]] = {}
-        self._refused: dict[tuple[Wanted, ...], tuple[BoolArray, BoolArray]] = {}
-        self._reached: dict[VolumeTopology, NDArray[np.int64]] = {}
-        self._known_for = 0, 0
+        self._fitting = Memo(self._list_fitting, of=(self.changes,), most=MOST_KNOWN)
+        self._refused = Memo(self._find_refused, of=(self.changes, eligibility.nodes), most=MOST_KNOWN)
+        self._reached = Memo(self._find_reached, of=(eligibility.nodes,), most=MOST_KNOWN)
 
     # --- what there is ---
 
@@ -85,20 +86,20 @@ class VolumeOffers:
                 self._kept.setdefault(volume.offer.claim, set()).add(name)
             claims.add(volume.offer.claim)
         if before is not None or name in self._volumes:
-            self.version += 1
+            self.changes.note_change()
         return frozenset(claims - {""})
 
     def set_class(self, name: str, storage_class: StorageClassFacts | None) -> None:
         """Take a storage class; None: it is gone."""
         _put(self._classes, name, storage_class)
-        self.version += 1
+        self.changes.note_change()
 
     def set_driver(self, name: str, driver: CsiDriverFacts | None) -> None:
         """Take a driver; None: it is gone."""
         tells = driver is not None and driver.tells_capacity
         if tells != (name in self._telling):
             self._telling.symmetric_difference_update({name})
-            self.version += 1
+            self.changes.note_change()
 
     def set_capacity(
         self, key: str, before: StorageCapacityFacts | None, capacity: StorageCapacityFacts | None
@@ -108,17 +109,17 @@ class VolumeOffers:
             self._capacities[before.storage_class].pop(key)
         if capacity is not None:
             self._capacities.setdefault(capacity.storage_class, {})[key] = capacity
-        self.version += 1
+        self.changes.note_change()
 
     def take(self, name: str) -> None:
         """Keep a volume for a pod whose place is decided."""
         self._taken.add(name)
-        self.version += 1
+        self.changes.note_change()
 
     def give_back(self, name: str) -> None:
         """Take back what `take` did."""
         self._taken.discard(name)
-        self.version += 1
+        self.changes.note_change()
 
     # --- what claims ask ---
 
@@ -133,9 +134,9 @@ class VolumeOffers:
                 return Wanted(request, name)
         return Wanted(request)
 
-    def restrict(self, base: Placement, wanted: tuple[Wanted, ...], eligibility: Eligibility) -> Placement:
+    def restrict(self, base: Placement, wanted: tuple[Wanted, ...]) -> Placement:
         """Return a placement without the nodes on which not all of these claims could have a volume."""
-        lacking_k, short_k = self._find_refused(wanted, eligibility)
+        lacking_k, short_k = self._refused(wanted)
         for rejection, refused_k in ((NO_VOLUME, lacking_k), (NO_SPACE, short_k)):
             if (refused_k & base.eligible_k).any():
                 base = close(base, refused_k, rejection)
@@ -161,7 +162,7 @@ class VolumeOffers:
 
     def _find_smallest(self, wanted: Wanted, labels: Mapping[str, str], without: Sequence[str]) -> str:
         kept = self._volumes.get(wanted.kept)
-        for volume in self._list_fitting(wanted.request) if kept is None else (kept,):
+        for volume in self._fitting(wanted.request) if kept is None else (kept,):
             if volume.name not in without and _is_reached(volume.topology, labels):
                 return volume.name
         return ""
@@ -190,26 +191,15 @@ class VolumeOffers:
 
     def _list_fitting(self, request: ClaimRequest) -> list[VolumeFacts]:
         """Return the free volumes that suit a claim wherever they are, the smallest first."""
-        self._forget_old()
-        known = self._fitting.get(request)
-        if known is None:
-            free = self._free.get(request.storage_class, {})
-            suiting = [v for n, v in free.items() if n not in self._taken and v.offer and _suits(v.offer, request)]
-            known = sorted(suiting, key=lambda v: (v.offer.capacity if v.offer else 0, v.name))
-            self._fitting[request] = known
-        return known
+        free = self._free.get(request.storage_class, {})
+        suiting = [v for n, v in free.items() if n not in self._taken and v.offer and _suits(v.offer, request)]
+        return sorted(suiting, key=lambda v: (v.offer.capacity if v.offer else 0, v.name))
 
     # --- all nodes at once ---
 
-    def _find_refused(self, wanted: tuple[Wanted, ...], eligibility: Eligibility) -> tuple[BoolArray, BoolArray]:
-        """Return which nodes lack a volume for one of the claims, and which have too little room, shape (K,) each."""
-        self._forget_old(eligibility)
-        known = self._refused.get(wanted)
-        if known is None:
-            known = self._refused[wanted] = self._compute_refused(wanted, eligibility)
-        return known
-
-    def _compute_refused(self, wanted: tuple[Wanted, ...], eligibility: Eligibility) -> tuple[BoolArray, BoolArray]:
+    def _find_refused(self, wanted: tuple[Wanted, ...]) -> tuple[BoolArray, BoolArray]:
+        """Return which nodes lack a volume for one of some claims, and which have too little capacity for it."""
+        eligibility = self._eligibility
         lacking_k, short_k = (np.zeros(len(eligibility.index), dtype=np.bool_) for _ in range(2))
         chosen: dict[str, BoolArray] = {}
         to_make: list[tuple[ClaimRequest, BoolArray]] = []
@@ -221,22 +211,22 @@ class VolumeOffers:
                     made_k[eligibility.index[request.selected_node]] = True
                 lacking_k |= ~made_k
             else:
-                made_k = ~self._match(wanted[at], chosen, eligibility)
+                made_k = ~self._match(wanted[at], chosen)
             to_make.append((request, made_k))
         for request, made_k in to_make:
             asked_k = made_k & ~(lacking_k | short_k)
             if asked_k.any():
-                impossible_k, full_k = self._ask_maker(request, eligibility)
+                impossible_k, full_k = self._ask_maker(request)
                 lacking_k |= asked_k & impossible_k
                 short_k |= asked_k & ~impossible_k & full_k
         return lacking_k, short_k
 
-    def _match(self, wanted: Wanted, chosen: dict[str, BoolArray], eligibility: Eligibility) -> BoolArray:
+    def _match(self, wanted: Wanted, chosen: dict[str, BoolArray]) -> BoolArray:
         """Return which nodes reach a volume for a claim, and note in `chosen` which volume it is, node by node."""
-        matched_k = np.zeros(len(eligibility.index), dtype=np.bool_)
+        matched_k = np.zeros(len(self._eligibility.index), dtype=np.bool_)
         kept = self._volumes.get(wanted.kept)
-        for volume in self._list_fitting(wanted.request) if kept is None else (kept,):
-            reached = self._find_reached(volume.topology, eligibility)
+        for volume in self._fitting(wanted.request) if kept is None else (kept,):
+            reached = self._reached(volume.topology)
             reached = reached[~matched_k[reached]]
             if volume.name in chosen:
                 reached = reached[~chosen[volume.name][reached]]
@@ -245,17 +235,14 @@ class VolumeOffers:
                 chosen.setdefault(volume.name, np.zeros_like(matched_k))[reached] = True
         return matched_k
 
-    def _find_reached(self, topology: VolumeTopology, eligibility: Eligibility) -> NDArray[np.int64]:
-        known = self._reached.get(topology)
-        if known is None:
-            reached_k = match_affinities(topology, eligibility.get_columns())
-            known = self._reached[topology] = np.flatnonzero(reached_k)
-        return known
+    def _find_reached(self, topology: VolumeTopology) -> NDArray[np.int64]:
+        """Return the nodes that reach a volume."""
+        return np.flatnonzero(match_affinities(topology, self._eligibility.get_columns()))
 
-    def _ask_maker(self, request: ClaimRequest, eligibility: Eligibility) -> tuple[BoolArray, BoolArray]:
+    def _ask_maker(self, request: ClaimRequest) -> tuple[BoolArray, BoolArray]:
         """Return for which nodes no volume can be made at all, and for which the room is too small, shape (K,) each."""
-        columns, storage_class = eligibility.get_columns(), self._find_maker(request)
-        nowhere_k = np.zeros(len(eligibility.index), dtype=np.bool_)
+        columns, storage_class = self._eligibility.get_columns(), self._find_maker(request)
+        nowhere_k = np.zeros(len(self._eligibility.index), dtype=np.bool_)
         if storage_class is None:
             return ~nowhere_k, nowhere_k
         allowed_k = columns.match_wanted((), storage_class.topologies)
@@ -265,17 +252,6 @@ class VolumeOffers:
         for nodes in self._list_roomy(request):
             roomy_k = roomy_k | columns.match_all(nodes.requirements)
         return ~allowed_k, ~roomy_k
-
-    def _forget_old(self, eligibility: Eligibility | None = None) -> None:
-        offers, nodes = self._known_for
-        if offers != self.version or len(self._refused) > MOST_KNOWN or len(self._fitting) > MOST_KNOWN:
-            self._fitting.clear()
-            self._refused.clear()
-        if eligibility is not None and eligibility.nodes.revision != nodes:
-            self._refused.clear()
-            self._reached.clear()
-            nodes = eligibility.nodes.revision
-        self._known_for = self.version, nodes
 
     def describe(self) -> object:
         """Return what is there, as comparable values."""

@@ -42,6 +42,7 @@ from fairbind.cluster.objects.requests import MAX_RESOURCES
 from fairbind.cluster.objects.volume_facts import name_claim
 from fairbind.cluster.state.claim_troubles import Trouble, find_device_claim_trouble
 from fairbind.cluster.state.device_pools import DevicePools
+from fairbind.derived import Derived, Given
 from fairbind.model import Rejection, RejectionKind
 
 Name = TypeVar("Name", str, PoolId)
@@ -63,17 +64,19 @@ class Devices:
     """See the module. Facts that are given to `put_` methods are never written to.
 
     is_placed: whether a pod of this namespace and UID holds a node. claims, classes: by key and by name. pools: the
-    devices of nodes. classes_version: another number whenever a class has changed.
+    devices of nodes. class_changes: of the classes.
     """
 
-    def __init__(self, is_placed: Callable[[str, str], bool]) -> None:
+    def __init__(self, is_placed: Callable[[str, str], bool], offers: Given, is_offered: Callable[[str], bool]) -> None:
+        """offers, is_offered: which resources are in the allocatable of some node."""
         self._is_placed = is_placed
+        self._is_offered = is_offered
         self.claims: dict[str, ResourceClaimFacts] = {}
         self.classes: dict[str, DeviceClassFacts] = {}
         self.pools = DevicePools()
-        self.classes_version = 0
-        self._unserved: Mapping[str, Rejection] = {}
-        self._unserved_made_of = 0, 0
+        self.class_changes = Given()
+        self._unserved = Derived(self._find_unserved, of=(self.class_changes, offers))
+        self._unserved.refresh()
         self._counted: dict[str, _Counted] = {}
         self._held: dict[str, dict[str, int]] = {}
         self._drivers: dict[str, Counter[str]] = {}
@@ -114,7 +117,7 @@ class Devices:
         if device_class is not None:
             self.classes[name] = device_class
         self._stale_claims.update(self._claims_of_class.get(name, {}))
-        self.classes_version += 1
+        self.class_changes.note_change()
 
     def put_slice(self, name: str, published: SliceFacts | None) -> None:
         """Take a slice, new or changed; None: it is gone."""
@@ -171,24 +174,19 @@ class Devices:
                 serves[each.resource] = each.name
         return {resource: _reject(resource, name) for resource, name in serves.items()}
 
-    def follow_offers(self, version: int, is_offered: Callable[[str], bool]) -> set[str]:
-        """Take which resources nodes have in their allocatable; return those of which `find_unserved` says another.
+    def _find_unserved(self) -> Mapping[str, Rejection]:
+        """Return the resources that only claims serve, and what pods of ours are told that ask for them."""
+        return {resource: why for resource, why in self._find_served().items() if not self._is_offered(resource)}
 
-        version: another number whenever an answer of `is_offered` is another.
-        """
-        made_of = self.classes_version, version
-        if made_of == self._unserved_made_of:
-            return set()
-        self._unserved_made_of = made_of
-        before, served = self._unserved, self._find_served() if self.classes else {}
-        self._unserved = {resource: why for resource, why in served.items() if not is_offered(resource)}
-        return {resource for resource, _ in before.items() ^ self._unserved.items()}
+    def follow_offers(self) -> set[str]:
+        """Take which resources nodes have now; return those of which `find_unserved` says another."""
+        before, now = self._unserved.value, self._unserved.get()
+        return set() if now is before else {resource for resource, _ in before.items() ^ now.items()}
 
     def find_unserved(self, demand: Demand) -> Rejection | None:
         """Return why a pod of ours waits that asks for what only claims serve; None when it does not."""
-        if not self._unserved:
-            return None
-        return next((self._unserved[resource] for resource, _ in demand.real if resource in self._unserved), None)
+        unserved = self._unserved.value
+        return next((unserved[resource] for resource, _ in demand.real if resource in unserved), None)
 
     def find_trouble(self, facts: PodFacts) -> Trouble | None:
         """Return why a pod of another scheduler waits for its claims; None when they are there or are not known."""

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from fairbind.cluster.filters.attach_limits import AttachLimits, VolumeLoad
+from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.filters.volume_offers import VolumeOffers, Wanted
 from fairbind.cluster.objects.constraints import add_volumes
 from fairbind.cluster.objects.facts import Constraints, PodFacts
@@ -54,11 +55,11 @@ class Volumes:
     limits: what nodes take. offers: the volumes that claims may have. plans: of pods with a place.
     """
 
-    def __init__(self, find_tenant: Callable[[str], str]) -> None:
+    def __init__(self, find_tenant: Callable[[str], str], eligibility: Eligibility) -> None:
         """find_tenant: by namespace."""
         self._find_tenant = find_tenant
         self.limits = AttachLimits()
-        self.offers = VolumeOffers()
+        self.offers = VolumeOffers(eligibility)
         self.plans = VolumePlans()
         self.capacities: dict[str, StorageCapacityFacts] = {}
         self._resting: set[str] = set()
@@ -238,7 +239,7 @@ class Volumes:
     @property
     def versions(self) -> tuple[int, int]:
         """Numbers of which one grows when the answer for any volumes may have changed, of those of pods or wanted."""
-        return self.limits.version, self.offers.version
+        return self.limits.version, self.offers.changes.revision
 
     @property
     def has_stale(self) -> bool:

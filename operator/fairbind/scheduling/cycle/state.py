@@ -48,7 +48,7 @@ class CycleState:
     def __init__(self) -> None:
         self._axes = _NO_AXES
         self._seen: tuple[TaskClass, ...] = ()
-        self._ruled: dict[int, TaskClass] = {}
+        self._ruled: dict[TaskClass, None] = {}
         self._sizes = 0, 0
         self._tenants: tuple[Tenant, ...] = ()
         self._places: dict[str, int] = {}
@@ -72,10 +72,10 @@ class CycleState:
             tenants = CheckedTenants(self._places.keys(), [snapshot.tenants[place] for place in changed])
             check_snapshot(snapshot, fresh, tenants)
         for task_class in changes.removed:
-            self._ruled.pop(id(task_class), None)
+            self._ruled.pop(task_class, None)
         for task_class in changes.added:
             if task_class.has_rules_or_preferences:
-                self._ruled[id(task_class)] = task_class
+                self._ruled[task_class] = None
         self._seen, self._sizes = snapshot.task_classes, sizes
         return snapshot if changes is snapshot.changes else replace(snapshot, changes=changes)
 
@@ -94,7 +94,7 @@ class CycleState:
 
     def get_ruled(self) -> Collection[TaskClass]:
         """Return the task classes that have rules or preferences."""
-        return self._ruled.values()
+        return self._ruled.keys()
 
     def get_progress(self, snapshot: Snapshot) -> dict[str, Progress]:
         """Return each tenant's progress at the beginning of a cycle, in the order of their names.

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fairbind.model import TOLERANCE, Snapshot, Tenant
+from fairbind.model import TOLERANCE, Placement, Snapshot, Tenant
 from fairbind.model.servers import FloatArray, IndexArray
 from fairbind.model.shares import KEY_BITS
 from fairbind.scheduling.policies.level_pools import LevelPools, compute_class_pools
@@ -170,7 +170,7 @@ def compute_virtual_dominant_shares(
 def _compute_classes_in_reach(snapshot: Snapshot) -> dict[str, set[str]]:
     """Return the names of the server classes where each tenant has an eligible task."""
     servers = snapshot.servers
-    names_of: dict[int, list[str]] = {}
+    names_of: dict[Placement, list[str]] = {}
     reach: dict[str, set[str]] = {}
     for task_class in snapshot.task_classes:
         if task_class.blocked is None and task_class.pin is not None:
@@ -178,9 +178,9 @@ def _compute_classes_in_reach(snapshot: Snapshot) -> dict[str, set[str]]:
             found = [] if server is None else [servers.class_names[servers.class_k[server]]]
             reach.setdefault(task_class.tenant, set()).update(found)
         elif task_class.blocked is None:
-            eligible_k = task_class.placement.eligible_k
-            key = id(eligible_k)
-            if key not in names_of:
-                names_of[key] = [servers.class_names[p] for p in np.unique(servers.class_k[eligible_k]).tolist()]
-            reach.setdefault(task_class.tenant, set()).update(names_of[key])
+            placement = task_class.placement
+            if placement not in names_of:
+                indices = np.unique(servers.class_k[placement.eligible_k]).tolist()
+                names_of[placement] = [servers.class_names[p] for p in indices]
+            reach.setdefault(task_class.tenant, set()).update(names_of[placement])
     return reach

@@ -119,9 +119,9 @@ class PreferenceScores:
     def __init__(self, preferences: Preferences, topology: TopologyState, servers: IndexArray) -> None:
         """servers: their indices by position, shape (n,)."""
         self._counters = topology.get_counters(preferences)
-        partitions = {id(counter.domains): counter.domains for counter in self._counters}
+        partitions = dict.fromkeys(counter.domains for counter in self._counters)
         columns: list[NDArray[np.int32] | NDArray[np.int64]]
-        columns = [domains.domain_k[servers] for domains in partitions.values()]
+        columns = [domains.domain_k[servers] for domains in partitions]
         amounts = [
             preference.amount_k[servers]
             for preference in preferences.preferences

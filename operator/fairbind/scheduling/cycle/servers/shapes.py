@@ -69,9 +69,9 @@ class Shapes:
         self._room = room
         self._fit = fit
         self._choices = choices
-        self._arrangements: dict[int, Arrangement] = {}
-        self._shapes: dict[tuple[tuple[int, ...], int, DomainRules | None, Preferences | None], Shape] = {}
-        self._pinned: dict[tuple[tuple[int, ...], int, int, DomainRules | None], PinnedShape] = {}
+        self._arrangements: dict[Placement, Arrangement] = {}
+        self._shapes: dict[tuple[tuple[int, ...], Placement, DomainRules | None, Preferences | None], Shape] = {}
+        self._pinned: dict[tuple[tuple[int, ...], Placement, int, DomainRules | None], PinnedShape] = {}
 
     def fork(self) -> Shapes:
         """Return new shapes on the same state; what `restrict` has closed is closed to them, too."""
@@ -83,15 +83,15 @@ class Shapes:
 
     def get_arrangement(self, placement: Placement) -> Arrangement:
         """Return the arrangement of a placement."""
-        arrangement = self._arrangements.get(id(placement))
+        arrangement = self._arrangements.get(placement)
         if arrangement is None:
             arrangement = Arrangement(placement, self._servers, self._pools, self._room)
-            self._arrangements[id(placement)] = arrangement
+            self._arrangements[placement] = arrangement
         return arrangement
 
     def find_pools(self, task_class: TaskClass) -> Sequence[int]:
         """Return the pools in which a class may use a server."""
-        arrangement = self._arrangements.get(id(task_class.placement)) or self.get_arrangement(task_class.placement)
+        arrangement = self._arrangements.get(task_class.placement) or self.get_arrangement(task_class.placement)
         if task_class.pin is None:
             return arrangement.pools
         server = arrangement.find_pinned(task_class.pin)
@@ -102,7 +102,7 @@ class Shapes:
         if task_class.pin is not None:
             return self._get_pinned(task_class, task_class.pin)
         placement = task_class.placement
-        key = task_class.demand_r, id(placement), task_class.rules, task_class.preferences
+        key = task_class.demand_r, placement, task_class.rules, task_class.preferences
         shape = self._shapes.get(key)
         if shape is None:
             pools = len(self._pools.amount_pr)
@@ -122,7 +122,7 @@ class Shapes:
     def _get_pinned(self, task_class: TaskClass, pin: Pin) -> PinnedShape:
         placement, arrangement = task_class.placement, self.get_arrangement(task_class.placement)
         server = arrangement.find_pinned(pin)
-        key = task_class.demand_r, id(placement), -1 if server is None else server, task_class.rules
+        key = task_class.demand_r, placement, -1 if server is None else server, task_class.rules
         shape = self._pinned.get(key)
         if shape is None:
             pool = None if server is None else self._pools.get_pool(server)
