@@ -63,6 +63,26 @@ class Setting(Given, Generic[V]):
             self.note_change()
 
 
+class Watch:
+    """Whether any of some inputs has changed since this was asked last; the first time it has."""
+
+    __slots__ = ("_of", "_seen")
+
+    def __init__(self, *of: Input) -> None:
+        self._of = of
+        self._seen: list[int] | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether any has changed."""
+        return [each.refresh() for each in self._of] != self._seen
+
+    def take(self) -> bool:
+        """Return whether any has changed; asked again, none has."""
+        seen, self._seen = self._seen, [each.refresh() for each in self._of]
+        return seen != self._seen
+
+
 class Derived(Generic[V]):
     """One value. is_same: whether two of them say the same; then the one before stays.
 

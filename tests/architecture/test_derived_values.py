@@ -18,19 +18,13 @@ PACKAGES = ("cluster", "scheduling")
 MOST_DECLARED = 20
 KNOWN: dict[str, list[str]] = {
     "cluster/classes/books.py": ["Books.changed_queues"],
-    "cluster/classes/snapshot.py": [
-        "SnapshotBuilder._classes_valid_for",
-        "SnapshotBuilder._closings_valid_for",
-        "SnapshotBuilder._nominations_seen",
-        "SnapshotBuilder._revision",
-    ],
+    "cluster/classes/snapshot.py": ["SnapshotBuilder._revision"],
     "cluster/classes/window_groups.py": ["Group.is_stale"],
     "cluster/filters/anti_affinity.py": ["AntiAffinity._stale", "AntiAffinity.changed", "id"],
     "cluster/filters/attach_limits.py": [
         "AttachLimits._known_for",
         "AttachLimits._slot_versions",
         "AttachLimits.stale_nodes",
-        "AttachLimits.version",
     ],
     "cluster/filters/image_locality.py": ["ImageLocality.changed"],
     "cluster/filters/node_eligibility.py": ["Eligibility.changed_images"],

@@ -41,7 +41,7 @@ def test_drivers_without_limits_cost_nothing() -> None:
     limits.hold("a", "x", [disk(1)])
 
     assert limits.find_load([disk(2), disk(3)]) is None
-    assert limits.version == 1  # the one change is that of the drivers
+    assert limits.changes.revision == 1  # the one change is that of the drivers
 
 
 def test_a_node_takes_as_many_volumes_as_its_driver_says() -> None:

@@ -204,11 +204,11 @@ class ClusterCache:
     def _plan_volumes(self, entry: PodEntry, node: str) -> bool:
         """Let a pod have volumes on its node; False when another pod of the same cycle has taken what it needs."""
         book = self.books.servers.books.get(node)
-        before = self.books.volumes.versions
+        is_outdated = self._builder.closings.is_due
         known = None if book is None else book.node
         if known is not None and self.books.volumes.plan(entry.facts, node, dict(known.labels)):
             return True
-        if before != self._builder.volumes_versions:
+        if is_outdated:
             self._touch()  # what the last cycle saw is out of date; otherwise looking again would not help
         return False
 

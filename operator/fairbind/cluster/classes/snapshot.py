@@ -29,7 +29,7 @@ from fairbind.cluster.state.holdings import MAX_BOUND_PLACEMENTS, choose_bound_p
 from fairbind.cluster.state.kubelet_refusals import REFUSED
 from fairbind.cluster.state.node_books import Axes
 from fairbind.cluster.state.queue_keys import QueueKey
-from fairbind.derived import Memo, Rotation
+from fairbind.derived import Memo, Rotation, Watch
 from fairbind.model import (
     ClassChanges,
     LimitRule,
@@ -60,7 +60,8 @@ class Scale(NamedTuple):
 class SnapshotBuilder:
     """Makes snapshots of one set of books, and keeps what it may use again.
 
-    window: which queues of tenants with very many of them a snapshot shows.
+    window: which queues of tenants with very many of them a snapshot shows. closings: what volumes, and what nodes take
+    of them, are for the last snapshot.
     _made: the task classes of the last snapshot; None: it was not made to its end. _windowed_classes: those of them
     that are of such tenants. _placements: how many classes use each that may be placed.
     _old_classes: the classes of queues that are due, and others that may say where tasks might go before something
@@ -79,14 +80,14 @@ class SnapshotBuilder:
         self._due = Rotation[QueueKey]()
         self._old_classes: list[TaskClass] = []
         self._lacks = False
-        self._classes_valid_for: tuple[Axes, int, int] | None = None
         self._shape: tuple[Axes, tuple[str, ...]] | None = None
         self._shape_revision = 0
-        self._closings_valid_for: tuple[int, int, int] | None = None
         self._windowed_tenants: frozenset[str] = frozenset()
-        self._nominations_seen = 0
         self._revision = 0
-        nodes, closed = books.eligibility.nodes, books.anti_affinity.closed
+        nodes, closed, volumes = books.eligibility.nodes, books.anti_affinity.closed, books.volumes
+        self._answer_changes = Watch(books.servers.resources, books.eligibility.answers, books.servers.claimed)
+        self.closings = Watch(nodes, volumes.limits.changes, volumes.offers.changes)
+        self._nomination_changes = Watch(books.nominations.changes)
         self._restricted = Memo(self._restrict, of=(nodes, closed), most=MAX_PLACEMENTS)
         self._labelled = Memo(self._close_unlabelled, of=(nodes,), most=MAX_PLACEMENTS)
         self._known_rules: dict[_Asked, ClassRules] = {}
@@ -149,11 +150,6 @@ class SnapshotBuilder:
         if servers.is_total_stale:
             servers.flush()
         return Scale(servers.axes, compute_counts(self._books, servers.axes), servers.total_r)
-
-    @property
-    def volumes_versions(self) -> tuple[int, ...]:
-        """`Volumes.versions` as of the last snapshot."""
-        return () if self._closings_valid_for is None else self._closings_valid_for[1:]
 
     def _find_targets(self) -> Targets | None:
         """Return what the policy's own mechanism gives; the answer of the one before says nothing any more."""
@@ -291,27 +287,24 @@ class SnapshotBuilder:
     def _note_changed_placements(self) -> None:
         """Note which queues must be looked at because nodes or placed pods changed."""
         books = self._books
-        valid_for = books.servers.axes, books.eligibility.answers.revision, books.servers.claimed.revision
-        closings_valid_for = (books.eligibility.nodes.revision, *books.volumes.versions)
+        is_other_answer, is_other_closing = self._answer_changes.take(), self.closings.take()
         changed_terms = books.topology.take_changed()
         before, self._shape = self._shape, (books.servers.axes, books.servers.names)
-        if valid_for != self._classes_valid_for:
+        if is_other_answer:
             self._revision += 1
         if before is None or self._shape[0] != before[0] or self._shape[1] is not before[1]:
             self._note_shape()
-        elif valid_for != self._classes_valid_for:
+        elif is_other_answer:
             self._note_due(self._list_unwindowed())
-        elif closings_valid_for != self._closings_valid_for:
+        elif is_other_closing:
             self._note_due(key for key in books.queues if key.may_have_rules or key.is_about_volumes)
         elif changed_terms:
             self._note_due(key for key in books.queues if key.is_about(changed_terms))
         if images := books.eligibility.changed_images:
             self._note_due(key for key in books.queues if key.is_about_images(images))
             images.clear()
-        if books.nominations.changes.revision != self._nominations_seen:
+        if self._nomination_changes.take():
             self._note_due(key for key in books.queues if key.has_reserved)
-        self._classes_valid_for, self._closings_valid_for = valid_for, closings_valid_for
-        self._nominations_seen = books.nominations.changes.revision
 
     def _note_shape(self) -> None:
         """Note that no class of before goes with the nodes and resources of now."""

@@ -23,6 +23,7 @@ import numpy as np
 
 from fairbind.cluster.objects.requests import MAX_RESOURCES
 from fairbind.cluster.objects.volume_facts import CsiDriverFacts, CsiNodeFacts, VolumeId
+from fairbind.derived import Given
 from fairbind.model import NO_DOMAIN, DomainCounter, Domains, LimitRule, Placement, Rejection, RejectionKind
 from fairbind.model.servers import BoolArray
 from fairbind.model.topology import CountArray
@@ -78,14 +79,14 @@ class VolumesOf(NamedTuple):
 
 
 class AttachLimits:
-    """See the module. version: grows when the answer to any load may have changed.
+    """See the module. changes: after which the answer to any load may be another.
 
     drivers: those that limit volumes on some node, or ask to be installed. counted: those with attach slots on some
     node. stale_nodes: those with other attach slots since they were taken last.
     """
 
     def __init__(self) -> None:
-        self.version = 0
+        self.changes = Given()
         self.drivers: frozenset[str] = frozenset()
         self.counted: frozenset[str] = frozenset()
         self.stale_nodes: set[str] = set()
@@ -139,7 +140,7 @@ class AttachLimits:
         return self._follow_drivers()
 
     def _follow_drivers(self) -> bool:
-        self.version += 1
+        self.changes.note_change()
         self._slots.clear()
         self._limiting, self._counting, self._limitless = +self._limiting, +self._counting, +self._limitless
         before = self.drivers, self.counted
@@ -186,8 +187,12 @@ class AttachLimits:
     def _use(self, node: str, volume: VolumeId, sign: int) -> None:
         """Count a pod's use of a volume on a node."""
         _count(self._nodes_of, volume, node, sign)
-        self.version += volume.driver in self.drivers
+        self._note_driver(volume.driver)
         self._refer(node, volume, sign)
+
+    def _note_driver(self, driver: str) -> None:
+        if driver in self.drivers:
+            self.changes.note_change()
 
     def _refer(self, node: str, volume: VolumeId, sign: int) -> None:
         """Count a use or an attachment: the first one of a volume takes a slot of its driver, the last one frees it."""
@@ -196,7 +201,7 @@ class AttachLimits:
         if (before == 0) != (before + sign == 0):
             _count(self._totals, volume.driver, node, sign)
             self._slot_versions[volume.driver] += 1
-            self.version += volume.driver in self.drivers
+            self._note_driver(volume.driver)
 
     # --- what counts in shares ---
 
@@ -308,8 +313,8 @@ class AttachLimits:
 
     def _forget_old(self, index: Index) -> None:
         valid_for = self._known_for
-        if valid_for is None or valid_for[0] != self.version or valid_for[1] is not index:
-            self._known_for = self.version, index
+        if valid_for is None or valid_for[0] != self.changes.revision or valid_for[1] is not index:
+            self._known_for = self.changes.revision, index
             self._known.clear()
         elif len(self._known) > MOST_KNOWN:
             self._known.clear()

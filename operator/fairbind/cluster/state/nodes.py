@@ -31,7 +31,7 @@ from fairbind.cluster.objects.facts import BASE_RESOURCES, Amounts, Constraints,
 from fairbind.cluster.objects.volume_facts import are_attach_slots
 from fairbind.cluster.state.kubelet_refusals import KubeletRefusals
 from fairbind.cluster.state.node_books import Axes, ServerBook, compute_rows, number_axes, sum_held
-from fairbind.derived import Derived, Given
+from fairbind.derived import Derived, Given, Setting
 from fairbind.model.servers import BoolArray, IntArray, sum_exactly
 
 MAX_AXES = 128
@@ -65,7 +65,8 @@ class Servers:
     """All books, and the arrays over the nodes that exist, in name order.
 
     faults: by node, what of it could not be read or is left out. refusals: nodes that some pods do not go to for now.
-    offers: which resources are in the allocatable of some node. capacity: names, capacities and usable nodes.
+    offers: which resources are in the allocatable of some node. resources: the axes. capacity: names,
+    capacities and usable nodes.
     After `flush`: axes, left_out (resources that nodes offer and that are no axes), claimed, names, capacity_kr,
     free_kr, usable_k, open_k, taken_keys, fixed_keys, usable_r, total_r, resting. Arrays that were handed out are never
     written again.
@@ -78,7 +79,7 @@ class Servers:
         self.faults: dict[str, str] = {}
         self.refusals = KubeletRefusals()
         self.left_out: tuple[str, ...] = ()
-        self.axes: Axes = BASE_RESOURCES
+        self.resources = Setting[Axes](BASE_RESOURCES)
         self.offers = Given()
         self.names: tuple[str, ...] = ()
         self.index: Mapping[str, int] = {}
@@ -101,6 +102,11 @@ class Servers:
         self._is_everything_changed = True
         for each in (self._keys, self.claimed, self._totals):
             each.refresh()
+
+    @property
+    def axes(self) -> Axes:
+        """The resources along which arrays go."""
+        return self.resources.value
 
     @property
     def is_total_stale(self) -> bool:
@@ -308,7 +314,8 @@ class Servers:
         elif changed:
             self.eligibility.change_nodes({self.index[name]: node for name, node in self._find_changed_nodes()})
         books = [self.books[name] for name in self.names]
-        self.axes, (self.capacity_kr, self.free_kr) = axes, compute_rows(books, axes)
+        self.resources.set(axes)
+        self.capacity_kr, self.free_kr = compute_rows(books, axes)
         usable = [book.node is not None and is_usable(book.node, self._selector) for book in books]
         self.usable_k = np.array(usable, dtype=np.bool_)
         self.capacity.note_change()

@@ -239,7 +239,7 @@ class Volumes:
     @property
     def versions(self) -> tuple[int, int]:
         """Numbers of which one grows when the answer for any volumes may have changed, of those of pods or wanted."""
-        return self.limits.version, self.offers.changes.revision
+        return self.limits.changes.revision, self.offers.changes.revision
 
     @property
     def has_stale(self) -> bool:
