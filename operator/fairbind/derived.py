@@ -193,13 +193,18 @@ class Table(Generic[K, V]):
         self.take_changes()
         return self.revision
 
-    def take_changes(self) -> Mapping[K, V | None]:
-        """Bring the values up to date, and return those that are others than before; None: there is none any more."""
+    @property
+    def is_stale(self) -> bool:
+        """Whether some value must be computed when it is asked for."""
+        return bool(self._changed) or [each.refresh() for each in self._of] != self._made_of
+
+    def take_changes(self) -> Mapping[K, tuple[V | None, V | None]]:
+        """Bring the values up to date, and return those that changed: before and now. None: there is none."""
         made_of = [each.refresh() for each in self._of]
         if made_of != self._made_of:
             self._made_of = made_of
             self._changed = dict.fromkeys([*self.values, *self._list_keys()])
-        changes: dict[K, V | None] = {}
+        changes: dict[K, tuple[V | None, V | None]] = {}
         for key in self._changed:
             before, value = self.values.get(key), self._compute(key)
             if value is None:
@@ -209,7 +214,7 @@ class Table(Generic[K, V]):
             else:
                 continue
             if value is not before:
-                changes[key] = value
+                changes[key] = before, value
         self._changed.clear()
         self.revision += bool(changes)
         return changes
@@ -245,6 +250,12 @@ class Rotation(Generic[K]):
     def discard(self, key: K) -> None:
         """Let one go that is up to date, or is no more."""
         self._waiting.pop(key, None)
+
+    def take_all(self) -> list[K]:
+        """Let all go, and return them."""
+        keys = list(self._waiting)
+        self._waiting.clear()
+        return keys
 
     def take(self, most: int) -> Iterator[K]:
         """Let the first ones go, one by one as they are asked for, and yield them."""

@@ -95,14 +95,14 @@ def test_a_table_computes_only_what_was_noted_and_says_what_changed() -> None:
     shop = Shop()
     for kind in "abc":
         shop.put(kind, 2)
-    assert shop.cost.take_changes() == {"a": 2, "b": 2, "c": 2}
+    assert shop.cost.take_changes() == {"a": (None, 2), "b": (None, 2), "c": (None, 2)}
     before = shop.calls["cost"]
     shop.put("a", 3)
     shop.put("b", None)
-    assert shop.cost.take_changes() == {"a": 3, "b": None}
+    assert shop.cost.take_changes() == {"a": (2, 3), "b": (2, None)}
     assert shop.calls["cost"] == before + 2
     shop.set_rate(9)
-    assert shop.cost.take_changes() == {"a": 6, "c": 4}
+    assert shop.cost.take_changes() == {"a": (3, 6), "c": (2, 4)}
 
 
 def test_a_memo_remembers_no_more_than_it_may() -> None:
@@ -132,7 +132,8 @@ def test_a_rotation_keeps_the_order_of_coming() -> None:
     assert [*rotation] == ["b", "a", "d"]
     assert (len(rotation), "c" in rotation, "d" in rotation) == (3, False, True)
     assert [*rotation.take(2)] == ["b", "a"]
-    rotation.add("b")
+    assert rotation.take_all() == ["d"]
+    rotation.add("db")
     for key in rotation.take(9):
         assert key == "d"
         break

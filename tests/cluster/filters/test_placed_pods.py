@@ -12,6 +12,7 @@ from cluster.filters.test_anti_affinity import NAMESPACES, NODES, POD_LABELS, Wo
 from fairbind.cluster.filters.placed_pods import PlacedPods
 from fairbind.cluster.filters.term_index import covers
 from fairbind.cluster.objects.facts import PodTerm
+from fairbind.derived import Rotation
 
 Pod = tuple[str, tuple[tuple[str, str], ...], str, bool]
 INDEX = {"m": 0, "n": 1}
@@ -31,7 +32,7 @@ def count(world: World, pods: list[Pod], term: PodTerm, *, all_: bool) -> list[i
 @given(st.lists(st.lists(terms, min_size=1, max_size=2), min_size=1, max_size=4), st.integers(0, 2**32))
 def test_counts_equal_what_asking_each_pod_gives(drawn: list[list[dict[str, object]]], seed: int) -> None:
     world, draw = World(), random.Random(seed)
-    placed = PlacedPods(lambda name: world.namespaces.get(name, {}), world.index.select)
+    placed = PlacedPods(lambda name: world.namespaces.get(name, {}), world.index.select, Rotation())
     known = list(dict.fromkeys(term for each in drawn for term in read_terms(*each)))
     watched: list[PodTerm] = []
     pods: list[Pod] = []
@@ -74,7 +75,8 @@ def test_counts_equal_what_asking_each_pod_gives(drawn: list[list[dict[str, obje
 
 def test_a_term_changes_only_when_pods_change_that_it_selects() -> None:
     world = World()
-    placed = PlacedPods(lambda name: world.namespaces.get(name, {}), world.index.select)
+    touched = Rotation[PodTerm]()
+    placed = PlacedPods(lambda name: world.namespaces.get(name, {}), world.index.select, touched)
     (term,) = read_terms({"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "a"}}})
     world.index.watch([term])
     placed.watch([term])
@@ -82,7 +84,7 @@ def test_a_term_changes_only_when_pods_change_that_it_selects() -> None:
     before = selected.version
 
     placed.hold("one", (("app", "b"),), "m", is_leaving=False)
-    assert (placed.changed, selected.version) == (set(), before)
+    assert ([*touched], selected.version) == ([], before)
     placed.hold("one", (("app", "a"),), "m", is_leaving=False)
-    assert placed.changed == {term}
+    assert [*touched] == [term]
     assert selected.version != before

@@ -34,7 +34,7 @@ from fairbind.cluster.filters.term_index import (
     find_pairs,
 )
 from fairbind.cluster.objects.facts import NodeFacts, PodTerm
-from fairbind.derived import Given
+from fairbind.derived import Given, Rotation
 from fairbind.model import Placement, Rejection, RejectionKind
 from fairbind.model.servers import BoolArray
 
@@ -59,7 +59,7 @@ class AntiAffinity:
     """The terms of placed pods, and the waiting pods that they may select.
 
     find_namespace_labels: of a namespace by its name. closed: the domains that terms close.
-    changed: the terms that close other domains than when it was emptied last.
+    touched: the terms of which a closed domain, or a rule, may be another one than when they were taken.
     """
 
     def __init__(self, find_namespace_labels: Callable[[str], Mapping[str, str]]) -> None:
@@ -71,9 +71,9 @@ class AntiAffinity:
         self._terms = TermIndex(find_namespace_labels)
         self._groups: dict[str, dict[Labels, _Group]] = {}
         self._groups_by_key: dict[str, dict[str | None, dict[_Group, None]]] = {}
-        self._stale: dict[_Group, None] = {}
+        self._to_ask = Rotation[_Group]()
         self.closed = Given()
-        self.changed: set[PodTerm] = set()
+        self.touched = Rotation[PodTerm]()
 
     def copy_choice(self, other: AntiAffinity) -> None:
         """Let those terms wait for a place that do so in another one, which may have come first here."""
@@ -131,7 +131,7 @@ class AntiAffinity:
         domains = self._domains.setdefault(use[1], Counter())
         if not domains[domain]:
             self.closed.note_change()
-            self.changed.add(use[1])
+            self.touched.add([use[1]])
         domains[domain] += pods
         self._uses[use] += pods
         return self._uses[use] == pods
@@ -146,7 +146,7 @@ class AntiAffinity:
         if not domains[domain]:
             del domains[domain]
             self.closed.note_change()
-            self.changed.add(term)
+            self.touched.add([term])
         if not domains:
             del self._domains[term]
         return self._end(use, pods)
@@ -204,7 +204,7 @@ class AntiAffinity:
                 del by_value[value]
             if not by_value:
                 del self._groups_by_key[key]
-        self._stale.pop(group, None)
+        self._to_ask.discard(group)
 
     def note_labels(self, namespace: str) -> None:
         """A namespace's labels changed; terms that select namespaces by label may see it differently."""
@@ -220,11 +220,9 @@ class AntiAffinity:
 
     def take_stale(self) -> list[str]:
         """Return the waiting pods that other terms select than before, in any order; asked again, there are none."""
-        if not self._stale:
+        if not self._to_ask:
             return []
-        stale = [uid for group in self._stale for uid in group.uids]
-        self._stale.clear()
-        return stale
+        return [uid for group in self._to_ask.take_all() for uid in group.uids]
 
     def select(self, namespace: str, labels: Labels) -> frozenset[PodTerm]:
         """Return the terms in use that select pods of a namespace with these labels, by asking them."""
@@ -296,7 +294,7 @@ class AntiAffinity:
     def _set_terms(self, group: _Group, terms: frozenset[PodTerm]) -> None:
         if terms != group.terms:
             group.terms = terms
-            self._stale[group] = None
+            self._to_ask.add([group])
 
 
 def close(base: Placement, closed_k: BoolArray, rejection: Rejection) -> Placement:

@@ -67,7 +67,6 @@ class NominatedRules:
         self._find_namespace_labels = find_namespace_labels
         self._pods: dict[str, Nomination] = {}
         self._selected: dict[PodTerm, tuple[Nomination, ...]] = {}
-        self.changed: set[PodTerm] = set()
 
     def add(self, nomination: Nomination) -> None:
         """Note that a pod is nominated."""
@@ -85,7 +84,7 @@ class NominatedRules:
         """A namespace's labels changed; terms that select namespaces by label may see its pods differently."""
         pods = [nomination for nomination in self._pods.values() if nomination.namespace == namespace]
         if pods:
-            self.changed.update(term for term in self._selected if term.namespace_selector is not None)
+            self._terms.touched.add(term for term in self._selected if term.namespace_selector is not None)
             self._selected.clear()
 
     def restrict(
@@ -154,5 +153,5 @@ class NominatedRules:
 
     def _note(self, nomination: Nomination) -> None:
         """Note which terms see the pod, of those in use."""
-        self.changed.update(self._terms.select(nomination.namespace, nomination.labels), nomination.repels)
+        self._terms.touched.add((*self._terms.select(nomination.namespace, nomination.labels), *nomination.repels))
         self._selected.clear()

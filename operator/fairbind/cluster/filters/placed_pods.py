@@ -18,6 +18,7 @@ import numpy as np
 
 from fairbind.cluster.filters.term_index import NO_TERMS, AskedTerms, Labels
 from fairbind.cluster.objects.facts import PodTerm
+from fairbind.derived import Rotation
 from fairbind.model.topology import CountArray
 
 _Index = Mapping[str, int]
@@ -124,7 +125,7 @@ class _Group:
 
 
 class PlacedPods:
-    """See the module. changed: the terms of which other pods are selected than when it was emptied last.
+    """See the module. touched: takes the terms of which other pods are selected than before.
 
     find_namespace_labels: of a namespace by its name. select: finds all terms in use that select pods of a namespace
     with these labels.
@@ -134,6 +135,7 @@ class PlacedPods:
         self,
         find_namespace_labels: Callable[[str], Mapping[str, str]],
         select: Callable[[str, Labels], Collection[PodTerm]],
+        touched: Rotation[PodTerm],
     ) -> None:
         self._find_namespace_labels = find_namespace_labels
         self._select = select
@@ -141,7 +143,7 @@ class PlacedPods:
         self._selected: dict[PodTerm, SelectedPods] = {}
         self._new: dict[PodTerm, None] = {}
         self._last_counted = NO_TERMS
-        self.changed: set[PodTerm] = set()
+        self._touched = touched
 
     def hold(self, namespace: str, labels: Labels, node: str, pods: int = 1, *, is_leaving: bool) -> None:
         """Note that a pod is on a node; pods=-1: it is there no more."""
@@ -156,7 +158,7 @@ class PlacedPods:
             selected = self._selected.get(term)
             if selected is not None:
                 selected.add(node, pods, is_leaving=is_leaving)
-                self.changed.add(term)
+                self._touched.add([term])
         if not group.nodes:
             del self._groups[namespace][labels]
             if not self._groups[namespace]:
@@ -185,7 +187,7 @@ class PlacedPods:
             now = self._list_counted(self._select(namespace, group.labels))
             for term in before ^ now:
                 self._selected[term].add_all(group.nodes, group.leaving, 1 if term in now else -1)
-            self.changed.update(before ^ now)
+            self._touched.add(before ^ now)
             group.terms = now
 
     def _list_counted(self, terms: Iterable[PodTerm]) -> frozenset[PodTerm]:

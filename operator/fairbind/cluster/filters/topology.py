@@ -100,14 +100,14 @@ class Topology:
     ) -> None:
         self._eligibility = eligibility
         self._terms = anti_affinity
-        self.placed = PlacedPods(find_namespace_labels, anti_affinity.select)
+        self.placed = PlacedPods(find_namespace_labels, anti_affinity.select, anti_affinity.touched)
         self.reserved = NominatedRules(eligibility, anti_affinity, find_namespace_labels)
         self._watched: Counter[PodTerms] = Counter()
         self._users: Counter[PodTerm] = Counter()
         self._carried: Counter[PodTerm] = Counter()
         self._placed_carry = CarriedTerms()
         self._waiting_carry: dict[PodTerm, Counter[int]] = {}
-        self._changed: set[PodTerm] = set()
+        self._touched = anti_affinity.touched
         self._valid_for = -1
         self._domains: dict[object, Domains] = {}
         self._counters: dict[tuple[PodTerm, Domains, str], tuple[int, DomainCounter]] = {}
@@ -119,11 +119,7 @@ class Topology:
 
     def take_changed(self) -> frozenset[PodTerm]:
         """Return the terms of which a rule or a closed domain may be another one than when this was asked last."""
-        sets = self._changed, self.placed.changed, self.reserved.changed, self._terms.changed
-        changed = frozenset().union(*sets)
-        for each in sets:
-            each.clear()
-        return changed
+        return frozenset(self._touched.take_all())
 
     def note_labels(self, namespace: str) -> None:
         """A namespace's labels changed; terms that select namespaces by label may see it differently."""
@@ -142,7 +138,7 @@ class Topology:
             terms = [term for _, term in carries]
             self._placed_carry.hold(carries, node)
             self._terms.watch(terms, tenant or NO_TENANT)
-            self._changed.update(terms)
+            self._touched.add(terms)
 
     def release(
         self, repels: Iterable[PodTerm], carries: Iterable[WeightedTerm], node: str, tenant: str | None = None
@@ -151,7 +147,7 @@ class Topology:
         self._terms.release(repels, node, tenant)
         if carries:
             terms = [term for _, term in carries]
-            self._changed.update(terms)
+            self._touched.add(terms)
             self._placed_carry.release(carries, node)
             self._terms.unwatch(terms, tenant or NO_TENANT)
 
@@ -184,7 +180,7 @@ class Topology:
 
     def _note_carried(self, pod_terms: PodTerms, sign: int) -> None:
         """Note what pods that a cycle may place say to the others."""
-        self._changed.update(pod_terms.apart)
+        self._touched.add(pod_terms.apart)
         for weight, term in pod_terms.carries:
             weights = self._waiting_carry.setdefault(term, Counter())
             weights[weight] += sign
@@ -192,7 +188,7 @@ class Topology:
                 del weights[weight]
             if not weights:
                 del self._waiting_carry[term]
-            self._changed.add(term)
+            self._touched.add([term])
 
     # --- rules ---
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from fairbind.cluster.objects.device_facts import PoolId, SliceFacts, count_at_once
+from fairbind.derived import Table
 
 
 class _Offer(NamedTuple):
@@ -30,10 +31,10 @@ class DevicePools:
     def __init__(self) -> None:
         self.slices: dict[str, SliceFacts] = {}
         self._slices_of: dict[PoolId, dict[str, SliceFacts]] = {}
-        self._offers: dict[PoolId, _Offer] = {}
+        self._offers = Table(self._find_offer, lambda: self._slices_of)
+        self._offers.refresh()
         self._pools_on: dict[str, dict[PoolId, None]] = {}
         self._nodes_of: dict[str, dict[str, int]] = {}
-        self._stale: dict[PoolId, None] = {}
 
     def put_slice(self, name: str, published: SliceFacts | None) -> None:
         """Take a slice, new or changed; None: it is gone."""
@@ -43,24 +44,20 @@ class DevicePools:
             del siblings[name]
             if not siblings:
                 del self._slices_of[before.pool]
-            self._stale[before.pool] = None
+            self._offers.note_change(before.pool)
         if published is not None:
             self.slices[name] = published
             self._slices_of.setdefault(published.pool, {})[name] = published
-            self._stale[published.pool] = None
+            self._offers.note_change(published.pool)
 
     @property
     def has_stale(self) -> bool:
         """Whether `resolve` has something to do."""
-        return bool(self._stale)
+        return self._offers.is_stale
 
     def resolve(self) -> Iterator[tuple[PoolId, str | None, str | None]]:
         """Bring pools up to date; yield each that changed, with the node that had it before, and that has it now."""
-        stale, self._stale = self._stale, {}
-        for pool in stale:
-            before, now = self._offers.get(pool), self._find_offer(pool)
-            if before == now:
-                continue
+        for pool, (before, now) in self._offers.take_changes().items():
             if before is not None:
                 self._take(pool, before)
             if now is not None:
@@ -68,6 +65,7 @@ class DevicePools:
             yield pool, None if before is None else before.node, None if now is None else now.node
 
     def _find_offer(self, pool: PoolId) -> _Offer | None:
+        """Return the node of a pool, and how many devices it has there."""
         slices = self._slices_of.get(pool, {}).values()
         newest = max((each.generation for each in slices), default=0)
         current = [each for each in slices if each.generation == newest]
@@ -82,13 +80,11 @@ class DevicePools:
         return _Offer(nodes.pop(), count)
 
     def _give(self, pool: PoolId, offer: _Offer) -> None:
-        self._offers[pool] = offer
         self._pools_on.setdefault(offer.node, {})[pool] = None
         nodes = self._nodes_of.setdefault(pool.driver, {})
         nodes[offer.node] = nodes.get(offer.node, 0) + 1
 
     def _take(self, pool: PoolId, offer: _Offer) -> None:
-        del self._offers[pool]
         pools = self._pools_on[offer.node]
         del pools[pool]
         if not pools:
@@ -102,7 +98,7 @@ class DevicePools:
 
     def is_of_node(self, pool: PoolId) -> bool:
         """Whether it is certain which node has the devices of a pool, as of the last `resolve`."""
-        return pool in self._offers
+        return pool in self._offers.values
 
     def find_nodes(self, driver: str) -> Mapping[str, int]:
         """Return the nodes that have devices of a driver, and how many of its pools."""
@@ -112,5 +108,5 @@ class DevicePools:
         """Return how many devices of each driver a node has."""
         counts: dict[str, int] = {}
         for pool in self._pools_on.get(node, ()):
-            counts[pool.driver] = counts.get(pool.driver, 0) + self._offers[pool].devices
+            counts[pool.driver] = counts.get(pool.driver, 0) + self._offers.values[pool].devices
         return counts

@@ -42,7 +42,7 @@ from fairbind.cluster.objects.requests import MAX_RESOURCES
 from fairbind.cluster.objects.volume_facts import name_claim
 from fairbind.cluster.state.claim_troubles import Trouble, find_device_claim_trouble
 from fairbind.cluster.state.device_pools import DevicePools
-from fairbind.derived import Derived, Given
+from fairbind.derived import Derived, Given, Rotation
 from fairbind.model import Rejection, RejectionKind
 
 Name = TypeVar("Name", str, PoolId)
@@ -86,9 +86,9 @@ class Devices:
         self._has_claims = False
         self._awaited: dict[str, tuple[str, ...]] = {}
         self._pods_awaiting: dict[str, dict[str, None]] = {}
-        self._stale_pods: dict[str, None] = {}
-        self._stale_claims: dict[str, None] = {}
-        self._stale_nodes: dict[str, None] = {}
+        self._pods_to_follow = Rotation[str]()
+        self._claims_to_follow = Rotation[str]()
+        self._nodes_to_follow = Rotation[str]()
 
     # --- objects ---
 
@@ -101,22 +101,22 @@ class Devices:
             self.claims[key] = claim
             self._index(key, claim, is_there=True)
         if (before is not None and before.devices) or (claim is not None and claim.devices):
-            self._stale_claims[key] = None
+            self._claims_to_follow.add([key])
         if (before is None) != (claim is None):
-            self._stale_pods.update(self._pods_awaiting.get(key, {}))
+            self._pods_to_follow.add(self._pods_awaiting.get(key, {}))
 
     def note_claims_listed(self, *, is_served: bool) -> None:
         """Note that all claims are known, or that the API server has no such objects."""
         if is_served != self._has_claims:
             self._has_claims = is_served
-            self._stale_pods.update(dict.fromkeys(self._awaited))
+            self._pods_to_follow.add(self._awaited)
 
     def put_class(self, name: str, device_class: DeviceClassFacts | None) -> None:
         """Take a device class, new or changed; None: it is gone."""
         self.classes.pop(name, None)
         if device_class is not None:
             self.classes[name] = device_class
-        self._stale_claims.update(self._claims_of_class.get(name, {}))
+        self._claims_to_follow.add(self._claims_of_class.get(name, {}))
         self.class_changes.note_change()
 
     def put_slice(self, name: str, published: SliceFacts | None) -> None:
@@ -135,13 +135,13 @@ class Devices:
 
     def forget_pod(self, uid: str) -> None:
         """Let a pod go."""
-        self._stale_pods.pop(uid, None)
+        self._pods_to_follow.discard(uid)
         for key in self._awaited.pop(uid, ()):
             _note(self._pods_awaiting, key, uid, is_there=False)
 
     def note_placed(self, uid: str) -> None:
         """Note that a pod has come to a node, or holds none any more."""
-        self._stale_claims.update(self._claims_of_pod.get(uid, {}))
+        self._claims_to_follow.add(self._claims_of_pod.get(uid, {}))
 
     def copy_objects(self, other: Devices) -> None:
         """Take all objects of other books."""
@@ -199,7 +199,7 @@ class Devices:
     @property
     def has_stale(self) -> bool:
         """Whether `resolve` has something to do."""
-        return bool(self._stale_claims or self._stale_pods) or self.pools.has_stale
+        return bool(self._claims_to_follow or self._pods_to_follow) or self.pools.has_stale
 
     def resolve(self) -> list[str]:
         """Bring what is counted up to date.
@@ -207,12 +207,10 @@ class Devices:
         Returns the UIDs of the pods that hold something else now, or wait for other claims, sorted.
         """
         for pool, *nodes in self.pools.resolve():
-            self._stale_nodes.update(dict.fromkeys(node for node in nodes if node is not None))
-            self._stale_claims.update(self._claims_of_pool.get(pool, {}))
-        stale, self._stale_claims = self._stale_claims, {}
-        pods = set(self._stale_pods)
-        self._stale_pods.clear()
-        for key in stale:
+            self._nodes_to_follow.add(node for node in nodes if node is not None)
+            self._claims_to_follow.add(self._claims_of_pool.get(pool, {}))
+        pods = set(self._pods_to_follow.take_all())
+        for key in self._claims_to_follow.take_all():
             before, now = self._counted.get(key, _NOTHING), self._count(self.claims.get(key))
             if before == now:
                 continue
@@ -229,8 +227,7 @@ class Devices:
 
     def take_stale_nodes(self) -> list[str]:
         """Return the nodes that have other devices since the last call."""
-        nodes, self._stale_nodes = self._stale_nodes, {}
-        return list(nodes)
+        return self._nodes_to_follow.take_all()
 
     def find_held(self, uid: str) -> Mapping[str, int]:
         """Return the devices that a placed pod holds, by resource."""
@@ -279,7 +276,7 @@ class Devices:
             before = resources[resource]
             resources[resource] += sign
             if not before or not resources[resource]:
-                self._stale_nodes.update(dict.fromkeys(self.pools.find_nodes(driver)))
+                self._nodes_to_follow.add(self.pools.find_nodes(driver))
             if not resources[resource]:
                 del resources[resource]
             if not resources:

@@ -44,6 +44,7 @@ from fairbind.cluster.objects.volume_facts import (
 from fairbind.cluster.state import claim_troubles as troubles
 from fairbind.cluster.state.claim_troubles import LOST, Trouble
 from fairbind.cluster.state.volume_plans import VolumePlan, VolumePlans
+from fairbind.derived import Rotation
 from fairbind.model import Rejection, RejectionKind
 
 Facts = TypeVar("Facts")
@@ -78,7 +79,7 @@ class Volumes:
         self._nodes: dict[str, str] = {}
         self._pods_on: dict[str, dict[str, PodFacts]] = {}
         self._known_nodes: set[str] = set()
-        self._stale: dict[str, None] = {}
+        self._to_move = Rotation[str]()
 
     # --- objects ---
 
@@ -123,7 +124,7 @@ class Volumes:
         _put(self.csi_nodes, name, node)
         self._follow_drivers(is_other=self.limits.set_csi_node(name, node))
         if name in self.limits.stale_nodes:
-            self._stale |= dict.fromkeys(self._pods_on.get(name, ()))
+            self._to_move.add(self._pods_on.get(name, ()))
 
     def put_driver(self, name: str, driver: CsiDriverFacts | None) -> None:
         """Take a driver, new or changed; None: it is gone."""
@@ -158,16 +159,16 @@ class Volumes:
 
     def _follow_drivers(self, *, is_other: bool) -> None:
         if is_other:
-            self._stale.update(dict.fromkeys(uid for pods in self._users.values() for uid in pods))
+            self._to_move.add(uid for pods in self._users.values() for uid in pods)
 
     def _note_claim(self, key: str, *, is_other_volume: bool) -> None:
         """The answer for the pods of a claim may be another one, or also what counts on their nodes."""
         for uid, facts in self._users.get(key, {}).items():
-            self._stale[uid] = None
+            self._to_move.add([uid])
             node = self._nodes.get(uid) if is_other_volume else None
             if node is not None:
-                self._stale |= dict.fromkeys(self.limits.release(node, uid))
-                self._stale |= dict.fromkeys(self.limits.hold(node, uid, self._find_ids(facts, facts.claims)))
+                self._to_move.add(self.limits.release(node, uid))
+                self._to_move.add(self.limits.hold(node, uid, self._find_ids(facts, facts.claims)))
 
     # --- nodes and pods ---
 
@@ -196,7 +197,7 @@ class Volumes:
 
     def remove_pod(self, facts: PodFacts) -> None:
         """Let a pod go."""
-        self._stale.pop(facts.uid, None)
+        self._to_move.discard(facts.uid)
         for use in facts.claims:
             key = name_claim(facts.namespace, use.name)
             users = self._users.get(key, {})
@@ -210,7 +211,7 @@ class Volumes:
         """Note that a pod is on a node."""
         self._nodes[facts.uid] = node
         self._pods_on.setdefault(node, {})[facts.uid] = facts
-        self._stale |= dict.fromkeys(self.limits.hold(node, facts.uid, self._find_ids(facts, facts.claims)))
+        self._to_move.add(self.limits.hold(node, facts.uid, self._find_ids(facts, facts.claims)))
         for use in facts.claims:
             key = name_claim(facts.namespace, use.name)
             if not use.is_ephemeral:
@@ -223,7 +224,7 @@ class Volumes:
         del self._pods_on[node][facts.uid]
         if not self._pods_on[node]:
             del self._pods_on[node]
-        self._stale |= dict.fromkeys(self.limits.release(node, facts.uid))
+        self._to_move.add(self.limits.release(node, facts.uid))
         for use in facts.claims:
             key = name_claim(facts.namespace, use.name)
             holders = self._held.get(key, {})
@@ -234,7 +235,7 @@ class Volumes:
 
     def _note_others(self, key: str) -> None:
         """Another pod of a claim has come to a node or left it."""
-        self._stale.update(dict.fromkeys(uid for uid in self._users.get(key, ()) if uid not in self._nodes))
+        self._to_move.add(uid for uid in self._users.get(key, ()) if uid not in self._nodes)
 
     @property
     def versions(self) -> tuple[int, int]:
@@ -244,13 +245,11 @@ class Volumes:
     @property
     def has_stale(self) -> bool:
         """Whether there is any pod for `take_stale`."""
-        return bool(self._stale)
+        return bool(self._to_move)
 
     def take_stale(self) -> list[str]:
         """Return the pods for which the answers may be others than before, sorted; asked again, there are none."""
-        stale = sorted(self._stale)
-        self._stale.clear()
-        return stale
+        return sorted(self._to_move.take_all())
 
     # --- answers ---
 
