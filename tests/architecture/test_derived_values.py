@@ -21,11 +21,7 @@ KNOWN: dict[str, list[str]] = {
     "cluster/classes/snapshot.py": ["SnapshotBuilder._revision"],
     "cluster/classes/window_groups.py": ["Group.is_stale"],
     "cluster/filters/anti_affinity.py": ["id"],
-    "cluster/filters/attach_limits.py": [
-        "AttachLimits._known_for",
-        "AttachLimits._slot_versions",
-        "AttachLimits.stale_nodes",
-    ],
+    "cluster/filters/attach_limits.py": ["AttachLimits._slot_versions", "AttachLimits.stale_nodes"],
     "cluster/filters/image_locality.py": ["ImageLocality.changed"],
     "cluster/filters/node_eligibility.py": ["Eligibility.changed_images"],
     "cluster/filters/simplified.py": ["SimplifiedConstraints.version", "id"],

@@ -7,12 +7,16 @@ import random
 import numpy as np
 import pytest
 
+from cluster.builders import make_node, read_node
 from fairbind.cluster.filters.attach_limits import FULL, AttachLimits
+from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.objects.volume_facts import CsiDriverFacts, CsiNodeFacts, VolumeId
 from fairbind.model import LimitRule, Placement, Rejection, RejectionKind
 from seeds import draw_seeds
 
 INDEX = {"a": 0, "b": 1}
+NODES = Eligibility()
+NODES.set_nodes([read_node(make_node(name)) for name in INDEX], None, ())
 
 
 def disk(number: int, driver: str = "disk") -> VolumeId:
@@ -21,7 +25,7 @@ def disk(number: int, driver: str = "disk") -> VolumeId:
 
 def make_limits(**counts: int | None) -> AttachLimits:
     """On node a."""
-    limits = AttachLimits()
+    limits = AttachLimits(NODES)
     limits.set_csi_node("a", CsiNodeFacts("a", "1", tuple(counts.items())))
     return limits
 
@@ -29,7 +33,7 @@ def make_limits(**counts: int | None) -> AttachLimits:
 def find_open(limits: AttachLimits, *volumes: VolumeId) -> set[str]:
     load = limits.find_load(volumes)
     base = Placement(np.ones(len(INDEX), dtype=np.bool_))
-    found = base if load is None else limits.restrict(base, load, INDEX)
+    found = base if load is None else limits.restrict(base, load)
     assert sum(count for _, count in found.rejections) == len(INDEX) - np.count_nonzero(found.eligible_k)
     names = {name for name, index in INDEX.items() if found.eligible_k[index]}
     assert load is None or names == {name for name in INDEX if limits.find_refusal(name, load) is None}
@@ -91,10 +95,10 @@ def test_a_missing_driver_is_told_before_a_limit() -> None:
     assert load is not None
     base = Placement(np.ones(2, dtype=np.bool_))
     lacking = Rejection(RejectionKind.VOLUME_DRIVER, "share")
-    assert limits.restrict(base, load, INDEX).rejections == ((lacking, 2),)
+    assert limits.restrict(base, load).rejections == ((lacking, 2),)
     load = limits.find_load([disk(1)])
     assert load is not None
-    assert limits.restrict(base, load, INDEX).rejections == ((FULL, 1),)
+    assert limits.restrict(base, load).rejections == ((FULL, 1),)
     assert base.rejections == ()
 
 
@@ -118,7 +122,7 @@ def test_a_rule_stays_until_a_volume_takes_a_slot_or_leaves_one() -> None:
     def find_rule() -> LimitRule:
         load = limits.find_load([disk(2)])
         assert load is not None
-        (rule,) = limits.find_rules(load, INDEX)
+        (rule,) = limits.find_rules(load)
         return rule
 
     first = find_rule()
@@ -139,7 +143,7 @@ def test_volumes_that_others_have_too_are_in_no_rule() -> None:
     limits.hold("a", "x", [disk(1)])
     load = limits.find_load([disk(1), disk(2), disk(3), disk(4)], frozenset({disk(2)}))
     assert load is not None
-    assert [rule.amount for rule in limits.find_rules(load, INDEX)] == [2]
+    assert [rule.amount for rule in limits.find_rules(load)] == [2]
 
 
 @pytest.mark.parametrize("seed", draw_seeds(10))
@@ -166,7 +170,7 @@ def test_what_is_kept_equals_what_is_counted_anew(seed: int) -> None:
             case _:
                 count = dice.choice((None, 1, 3))
                 limits.set_csi_node(node, CsiNodeFacts(node, "", (("disk", count),)))
-        anew = AttachLimits()
+        anew = AttachLimits(NODES)
         for name, drivers in limits._csi_nodes.items():
             anew.set_csi_node(name, CsiNodeFacts(name, "", tuple(drivers.items())))
         for uid, (name, used) in held.items():

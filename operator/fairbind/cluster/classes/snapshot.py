@@ -390,7 +390,7 @@ class SnapshotBuilder:
             placement = eligibility.share(offers.restrict(placement, key.unbound))
         if key.load is not None:
             limits = self._books.volumes.limits
-            placement = eligibility.share(limits.restrict(placement, key.load, eligibility.index))
+            placement = eligibility.share(limits.restrict(placement, key.load))
         if resting := servers.refusals.find_resting((key.tenant, key.demand.real)):
             closed_k = np.isin(np.array(servers.names), resting)
             placement = eligibility.share(close(placement, closed_k, REFUSED))
@@ -417,7 +417,7 @@ class SnapshotBuilder:
             return NO_RULES
         limits: tuple[LimitRule, ...] = ()
         if key.load is not None:
-            limits = self._books.volumes.limits.find_rules(key.load, self._books.eligibility.index)
+            limits = self._books.volumes.limits.find_rules(key.load)
         if not (key.may_have_rules or limits):
             return NO_RULES
         asked = key.pod_terms, key.selected_by, simple, key.pin, key.rank, limits

@@ -21,9 +21,10 @@ from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
+from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.objects.requests import MAX_RESOURCES
 from fairbind.cluster.objects.volume_facts import CsiDriverFacts, CsiNodeFacts, VolumeId
-from fairbind.derived import Given
+from fairbind.derived import Given, Memo
 from fairbind.model import NO_DOMAIN, DomainCounter, Domains, LimitRule, Placement, Rejection, RejectionKind
 from fairbind.model.servers import BoolArray
 from fairbind.model.topology import CountArray
@@ -85,7 +86,8 @@ class AttachLimits:
     node. stale_nodes: those with other attach slots since they were taken last.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, eligibility: Eligibility) -> None:
+        self._eligibility = eligibility
         self.changes = Given()
         self.drivers: frozenset[str] = frozenset()
         self.counted: frozenset[str] = frozenset()
@@ -102,10 +104,9 @@ class AttachLimits:
         self._attached: dict[str, Counter[VolumeId]] = {}
         self._references: dict[str, Counter[VolumeId]] = {}
         self._totals: dict[str, Counter[str]] = {}
-        self._known: dict[tuple[str, int], BoolArray] = {}
+        self._refusing = Memo(self._find_refusing, of=(self.changes, eligibility.nodes), most=MOST_KNOWN)
         self._slots: dict[str, _Slots] = {}
         self._slot_versions: Counter[str] = Counter()
-        self._known_for: tuple[int, Index] | None = None
 
     # --- what drivers say ---
 
@@ -254,17 +255,16 @@ class AttachLimits:
         alone = Counter(volume.driver for volume in counted - common - shared)
         return VolumeLoad(tuple(sorted(counts.items())), shared, tuple(sorted(alone.items())))
 
-    def restrict(self, base: Placement, load: VolumeLoad, index: Index) -> Placement:
-        """Return a placement without the nodes that cannot take a load. index: of each node by its name."""
-        self._forget_old(index)
+    def restrict(self, base: Placement, load: VolumeLoad) -> Placement:
+        """Return a placement without the nodes that cannot take a load."""
         eligible_k = base.eligible_k
         rejections = Counter(dict(base.rejections))
         for driver, _ in load.counts:
             if driver in self._demanding:
-                lacking_k = self._find_lacking(driver, index) & eligible_k
+                lacking_k = self._refusing(driver, 0) & eligible_k
                 rejections[Rejection(RejectionKind.VOLUME_DRIVER, driver)] += int(np.count_nonzero(lacking_k))
                 eligible_k = eligible_k & ~lacking_k
-        full_k = self._find_full(load, index) & eligible_k
+        full_k = self._find_full(load) & eligible_k
         rejections[FULL] += int(np.count_nonzero(full_k))
         eligible_k = eligible_k & ~full_k
         if np.array_equal(eligible_k, base.eligible_k):
@@ -272,13 +272,13 @@ class AttachLimits:
         eligible_k.flags.writeable = False
         return replace(base, eligible_k=eligible_k, rejections=tuple(sorted((+rejections).items())))
 
-    def find_rules(self, load: VolumeLoad, index: Index) -> tuple[LimitRule, ...]:
+    def find_rules(self, load: VolumeLoad) -> tuple[LimitRule, ...]:
         """Return what nodes take of a load, for a cycle that sends several pods.
 
         They are the same objects until a volume takes a slot or leaves one. They are about volumes of one pod alone:
         how many slots others take depends on which pods went where before.
         """
-        rules = (self._find_rule(driver, count, index) for driver, count in load.alone)
+        rules = (self._find_rule(driver, count) for driver, count in load.alone)
         return tuple(rule for rule in rules if rule is not None)
 
     def find_refusal(self, node: str, load: VolumeLoad) -> Rejection | None:
@@ -311,16 +311,9 @@ class AttachLimits:
         new = count - sum(volume.driver == driver and node in self._nodes_of[volume] for volume in load.shared)
         return new > 0 and self._totals.get(driver, _NO_TOTALS)[node] + new > limit
 
-    def _forget_old(self, index: Index) -> None:
-        valid_for = self._known_for
-        if valid_for is None or valid_for[0] != self.changes.revision or valid_for[1] is not index:
-            self._known_for = self.changes.revision, index
-            self._known.clear()
-        elif len(self._known) > MOST_KNOWN:
-            self._known.clear()
-
-    def _find_rule(self, driver: str, count: int, index: Index) -> LimitRule | None:
+    def _find_rule(self, driver: str, count: int) -> LimitRule | None:
         """Return the rule of a driver's volumes, of which a pod brings so many; None where no node limits them."""
+        index = self._eligibility.index
         slots, version = self._slots.get(driver), self._slot_versions[driver]
         if slots is None or slots.version != version or slots.index is not index:
             slots = self._slots[driver] = self._count_slots(driver, version, index, slots)
@@ -346,22 +339,20 @@ class AttachLimits:
         count_d = np.array([totals[name] for name in names], dtype=np.int64)
         return _Slots(version, index, names, DomainCounter(VolumesOf(driver), domains, count_d), most_d)
 
-    def _find_lacking(self, driver: str, index: Index) -> BoolArray:
-        known = self._known.get((driver, 0))
-        if known is None:
-            installed = (driver in self._csi_nodes.get(name, ()) for name in index)
-            known = self._known[driver, 0] = ~np.fromiter(installed, np.bool_, len(index))
-        return known
+    def _find_refusing(self, driver: str, count: int) -> BoolArray:
+        """Return the nodes that cannot take so many volumes more of a driver; 0: on which it is not installed."""
+        index, alone = self._eligibility.index, VolumeLoad(((driver, count),))
+        if count:
+            answers = [self._is_full(name, alone, driver, count) for name in index]
+        else:
+            answers = [driver not in self._csi_nodes.get(name, ()) for name in index]
+        return np.array(answers, dtype=np.bool_)
 
-    def _find_full(self, load: VolumeLoad, index: Index) -> BoolArray:
+    def _find_full(self, load: VolumeLoad) -> BoolArray:
+        index = self._eligibility.index
         full_k = np.zeros(len(index), dtype=np.bool_)
         for driver, count in load.counts:
-            known = self._known.get((driver, count))
-            if known is None:
-                alone = VolumeLoad(((driver, count),))
-                answers = (self._is_full(name, alone, driver, count) for name in index)
-                known = self._known[driver, count] = np.fromiter(answers, np.bool_, len(index))
-            full_k |= known
+            full_k |= self._refusing(driver, count)
         for name in {name for volume in load.shared for name in self._nodes_of[volume]}:
             if name in index:  # where others share them, fewer volumes are new
                 full_k[index[name]] = any(self._is_full(name, load, driver, count) for driver, count in load.counts)

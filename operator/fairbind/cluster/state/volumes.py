@@ -59,7 +59,7 @@ class Volumes:
     def __init__(self, find_tenant: Callable[[str], str], eligibility: Eligibility) -> None:
         """find_tenant: by namespace."""
         self._find_tenant = find_tenant
-        self.limits = AttachLimits()
+        self.limits = AttachLimits(eligibility)
         self.offers = VolumeOffers(eligibility)
         self.plans = VolumePlans()
         self.capacities: dict[str, StorageCapacityFacts] = {}
