@@ -237,7 +237,7 @@ class Devices:
     def describe(self) -> object:
         """Return what is counted, as plain comparable values."""
         drivers = {driver: dict(each) for driver, each in self._drivers.items()}
-        return dict(self._counted), self._held, drivers, self._unserved, self._pods_awaiting
+        return dict(self._counted), self._held, drivers, self._unserved.value, self._pods_awaiting
 
     def _count(self, claim: ResourceClaimFacts | None) -> _Counted:
         if claim is None:
