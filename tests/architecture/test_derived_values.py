@@ -35,8 +35,6 @@ KNOWN: dict[str, list[str]] = {
         "Servers._is_list_changed",
     ],
     "cluster/state/nominations.py": ["Nominations._least_changed"],
-    "cluster/state/term_rotation.py": ["TermRotation._changes"],
-    "cluster/state/volumes.py": ["Volumes._stale"],
     "cluster/tenancy/tenants.py": ["Directory._is_all_stale", "Directory._is_unclaimed_stale", "Directory._stale"],
     "scheduling/cycle/cycle.py": ["id"],
     "scheduling/cycle/draft.py": ["id"],
