@@ -252,6 +252,38 @@ def test_as_much_is_reserved_as_is_lacking_up_to_the_most() -> None:
         assert reserved == {2: 1, 4: 8}[servers]
 
 
+def test_tenants_that_lack_the_same_have_equal_parts_of_what_may_be_reserved() -> None:
+    settings = PolicySettings(reservations=ReservationSettings(most=Fraction(1, 2)))
+    world = World({f"n{n}": 8 for n in range(8)}, settings=settings)
+    world.submit("small", 1, 200)
+    world.decide()
+    world.submit("greedy", 4, 100)
+    world.submit("late", 4, 1)
+    world.decide()
+
+    assert sum(number for tenant, _, number in world.list_reserved() if tenant == "greedy") == 4
+    assert [number for tenant, _, number in world.list_reserved() if tenant == "late"] == [1]
+
+
+def test_it_keeps_its_reservations_where_other_servers_hold_no_task_of_a_tenant_ahead() -> None:
+    """In a large cluster each review looks at some of the servers only."""
+    world = World({f"n{n:03}": 8 for n in range(200)})
+    world.submit("small", 1, 1600)
+    world.decide()
+    for server in sorted(world.sizes)[:190]:  # another tenant that is behind has nearly all of the cluster's servers
+        for uid in world.list_tasks("small", server):
+            task = world.running.pop(uid)
+            world.running[uid] = replace(task, tenant=f"t{server}")
+    world.submit("large", 4, 50)
+    for _ in range(20):
+        world.decide()
+    reserved = world.list_reserved()
+    assert reserved
+    for _ in range(20):
+        world.decide()
+    assert {server for _, server, _ in reserved} <= {server for _, server, _ in world.list_reserved()}
+
+
 def test_one_tenant_reserves_on_no_more_servers_than_it_may() -> None:
     settings = PolicySettings(reservations=ReservationSettings(most=Fraction(1)))
     world = World({f"n{n:03}": 2 for n in range(200)}, settings=settings)
@@ -295,7 +327,7 @@ def test_whatever_happens_all_that_is_free_is_used_or_reserved(policy: str, *, r
                 assert not tasks or free - kept[server] < demand, (
                     f"{tenant} waits for {demand} although {server} has it"
                 )
-    assert seen > 10
+    assert seen > 5
 
 
 def test_a_replay_that_is_told_what_was_reserved_decides_the_same() -> None:

@@ -23,17 +23,18 @@ SUMMATION_ERROR = 1e-9
 class Need:
     """A tenant whose next task is blocked. pool: where it is compared. share: where it stands there.
 
-    step: by how much one task more raises the share.
+    waiting: how many such tasks wait. step: by how much one task more raises the share.
     """
 
     task_class: TaskClass
+    waiting: int
     pool: int
     share: float
     step: float
 
 
-def list_blocked(waits: Iterable[Wait]) -> Iterator[TaskClass]:
-    """Yield for each tenant the class whose task is next, of those that an emptier server could take.
+def list_blocked(waits: Iterable[Wait]) -> Iterator[Wait]:
+    """Yield for each tenant the wait of the task that is next, of those that an emptier server could take.
 
     waits: sorted by tenant and scheduling order.
     """
@@ -42,16 +43,17 @@ def list_blocked(waits: Iterable[Wait]) -> Iterator[TaskClass]:
         task_class = wait.task_class
         if task_class.tenant != tenant and wait.blocked is None and not wait.is_too_large and task_class.is_eligible:
             tenant = task_class.tenant
-            yield task_class
+            yield wait
 
 
-def measure_need(task_class: TaskClass, progress: Progress, measure: Measure, pool: int) -> Need:
-    """Return where a tenant stands on a pool, and what one task more would change."""
+def measure_need(wait: Wait, progress: Progress, measure: Measure, pool: int) -> Need:
+    """Return where a tenant that waits stands on a pool, and what one task more would change."""
+    task_class = wait.task_class
     share = measure.compute_share(progress, pool)
     measure.add(progress, task_class, pool)
     after = measure.compute_share(progress, pool)
     measure.remove(progress, task_class, pool)
-    return Need(task_class, pool, share, after - share)
+    return Need(task_class, wait.waiting, pool, share, after - share)
 
 
 def count_lacking(

@@ -112,7 +112,7 @@ class Reservations:
         """End what is not needed, and reserve what is lacking. waits: of a complete cycle, sorted."""
         if not 0 <= now - self._reviewed_at < REVIEW_SECONDS:
             self._reviewed_at, self._resources, self._known = now, end.snapshot.resources, set(end.progress_of)
-            blocked = {each.tenant: each for each in list_blocked(waits)}
+            blocked = {wait.task_class.tenant: wait for wait in list_blocked(waits)}
             if blocked or len(self._kept):
                 self._reviews += 1
                 review = Review(self._kept, self._run_times, end, settings, now=now, number=self._reviews)

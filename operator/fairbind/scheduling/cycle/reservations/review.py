@@ -9,7 +9,7 @@ from itertools import islice
 
 import numpy as np
 
-from fairbind.model import RunningTask, Snapshot, TaskClass
+from fairbind.model import RunningTask, Snapshot, TaskClass, Wait
 from fairbind.model.reservations import Reservation, ReservationSettings
 from fairbind.model.servers import IndexArray
 from fairbind.scheduling.cycle.reservations.kept import KeptReservations
@@ -66,23 +66,23 @@ class Review:
         self._shares: dict[int, dict[str, float]] = {}
         self._looked_at: dict[str, None] = {}
 
-    def run(self, blocked: Mapping[str, TaskClass]) -> None:
-        """Review everything. blocked: by tenant the class whose task is next and fits nowhere."""
+    def run(self, blocked: Mapping[str, Wait]) -> None:
+        """Review everything. blocked: by tenant the wait of the task that is next and fits nowhere."""
         kept, now = self._kept, self._now
         kept.forget_pauses(now)
         for each in kept.list_all():
-            if each.tenant not in blocked or blocked[each.tenant].demand_r != each.demand_r:
+            if each.tenant not in blocked or blocked[each.tenant].task_class.demand_r != each.demand_r:
                 kept.end(each)
         self._follow()
         having = {each.tenant for each in kept.list_all()}
-        needs = [self._find_need(task_class, tenant in having) for tenant, task_class in blocked.items()]
+        needs = [self._find_need(wait, tenant in having) for tenant, wait in blocked.items()]
         ranked = sorted((need.share, need.task_class.tenant, need) for need in needs if need is not None)
         reviewed = {tenant for _, tenant, _ in ranked[:MAX_REVIEWED]}
         for each in kept.list_all():
             if each.tenant not in reviewed:
                 kept.end(each)
         for _, _, need in ranked[:MAX_REVIEWED]:
-            self._serve(need)
+            self._serve(need, len(reviewed))
         servers = [*self._looked_at, *(each.server for each in kept.list_all())]
         self._run_times.observe(self._snapshot.running, dict.fromkeys(servers), now)
 
@@ -107,15 +107,16 @@ class Review:
             shares = self._shares[pool] = {name: compute(progress, pool) for name, progress in progress_of.items()}
         return shares
 
-    def _find_need(self, task_class: TaskClass, has_some: bool) -> Need | None:  # noqa: FBT001 - one caller, beside it
+    def _find_need(self, wait: Wait, has_some: bool) -> Need | None:  # noqa: FBT001 - one caller, beside it
         """Return what a tenant needs where it is least behind others; None: no tenant is ahead of it."""
-        measure, progress = self._end.measure, self._end.progress_of[task_class.tenant]
+        task_class, measure = wait.task_class, self._end.measure
+        progress = self._end.progress_of[task_class.tenant]
         allowed = self._find_allowed(task_class)
         if len(allowed) == 0 or not any(task_class.demand_r):
             return None
         pool_k = measure.pools.pool_k
         pool = 0 if pool_k is None else measure.find_least_level(progress, np.unique(pool_k[allowed]))[1]
-        need = measure_need(task_class, progress, measure, pool)
+        need = measure_need(wait, progress, measure, pool)
         is_behind = need.share + need.step <= max(self._get_shares(pool).values())
         return need if need.step > 0 and (has_some or is_behind) else None
 
@@ -131,8 +132,8 @@ class Review:
 
     # --- what it gets ---
 
-    def _serve(self, need: Need) -> None:
-        """Let a tenant have as many reservations as it lacks tasks."""
+    def _serve(self, need: Need, tenants: int) -> None:
+        """Let a tenant have as many reservations as it lacks tasks. tenants: how many share what may be reserved."""
         kept, tenant, demand_r = self._kept, need.task_class.tenant, need.task_class.demand_r
         shares = self._get_shares(need.pool)
         place = need.share, tenant
@@ -144,16 +145,17 @@ class Review:
         pool_k = self._end.measure.pools.pool_k
         allowed = allowed if pool_k is None else allowed[pool_k[allowed] == need.pool]
         servers = self._choose_servers(allowed, demand_r)
-        tasks_of = {server: self._list_ahead(server, shares, need) for server in servers}
+        index = find_indices(self._snapshot, [each.server for each in mine])
+        tasks_of = {server: self._list_ahead(server, shares, need) for server in {*servers, *index.values()}}
         holders = {task.tenant for tasks in tasks_of.values() for task in tasks}
         free = sum(map(kept.get_free, mine))
         ahead = [(shares[name], self._weights[name]) for name in holders]
         lacking = count_lacking(need.step, need.share, self._weights[tenant], ahead, free)
-        more = lacking - sum(each.count for each in kept.list_of(tenant))
+        more = min(lacking, need.waiting) - sum(each.count for each in kept.list_of(tenant))
         if more < 0:
             self._end_last(tenant, -more)
         elif more > 0:
-            most = min(more, self._count_allowed(demand_r, allowed))
+            most = min(more, self._count_allowed(need.task_class, allowed, tenants))
             times = merge(*(self._expect(server, tasks_of[server], need) for server in servers))
             for seconds, name in islice(times, max(most, 0)):
                 if len(kept.list_of(tenant)) < MAX_SERVERS_OF_TENANT:
@@ -168,15 +170,20 @@ class Review:
                 count -= each.count
 
     def _choose_servers(self, allowed: IndexArray, demand_r: Sequence[int]) -> list[int]:
-        """Return the servers to look at: those where the largest part of a task would fit, others each time."""
+        """Return the servers to look at, ascending: those where the largest part of a task would fit, and some others.
+
+        The others are other ones each time: those that are emptiest may hold no task of a tenant ahead.
+        """
         if len(allowed) > MAX_LOOKED_AT:
             free_rn = self._end.room.left_rk[:, allowed]
             part_n = np.min([free_rn[r] / demand for r, demand in enumerate(demand_r) if demand > 0], axis=0)
             order_n = (np.arange(len(allowed)) - self._number * MAX_LOOKED_AT) % len(allowed)
-            allowed = allowed[np.lexsort((order_n, -part_n))[:MAX_LOOKED_AT]]
+            best = np.lexsort((order_n, -part_n))[: MAX_LOOKED_AT // 2]
+            allowed = np.union1d(allowed[best], allowed[order_n < MAX_LOOKED_AT // 2])
         names = self._snapshot.servers.names
         self._looked_at.update(dict.fromkeys(names[server] for server in allowed.tolist()))
-        return sorted(allowed.tolist())
+        chosen: list[int] = allowed.tolist()
+        return chosen
 
     def _list_ahead(self, server: int, shares: Mapping[str, float], need: Need) -> Collection[RunningTask]:
         """Return the tasks on a server that tenants hold that are ahead."""
@@ -191,11 +198,15 @@ class Review:
             row = self._end.room.get_row(server)  # of which what is reserved is no part
             yield from ((seconds, name) for seconds in find_times(ends, row, task_class.demand_r))
 
-    def _count_allowed(self, demand_r: Sequence[int], allowed: IndexArray) -> int:
-        """Return for how many tasks more there may be reservations on some servers; one if nothing is reserved."""
-        names, most = self._snapshot.servers.names, self._settings.most
-        known = {names[server] for server in allowed.tolist()} if len(self._kept) else set()
-        there = [each for each in self._kept.list_all() if each.server in known]
+    def _count_allowed(self, task_class: TaskClass, allowed: IndexArray, tenants: int) -> int:
+        """Return for how many tasks more a tenant may have reservations on some servers; for one if it has none.
+
+        tenants: how many have equal parts of what may be reserved, so that no tenant takes that of another.
+        """
+        names, most = self._snapshot.servers.names, self._settings.most / tenants
+        there, demand_r = self._kept.list_of(task_class.tenant), task_class.demand_r
+        known = {names[server] for server in allowed.tolist()} if there else set()
+        there = [each for each in there if each.server in known]
         capacity_r = self._snapshot.servers.capacity_kr[allowed].sum(axis=0).tolist()
         counts = list[int]()
         for r, demand in enumerate(demand_r):
