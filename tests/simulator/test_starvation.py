@@ -10,6 +10,8 @@ from fairbind.simulator.driver import simulate
 from fairbind.simulator.parsing import parse_scenario
 from fairbind.simulator.workload import draw_workload
 
+pytestmark = pytest.mark.slow  # some hundred thousand decisions
+
 NODES, CPUS, MEAN, HORIZON = 8, 8, 20, 400
 LENGTHS: dict[str, Any] = {
     "exponential": {"exponential": MEAN},
