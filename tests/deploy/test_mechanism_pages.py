@@ -38,6 +38,7 @@ def solve(name: str, mechanism: str, *, alpha: float | None = None, **lies: dict
 def copy(tmp_path: Path) -> Path:
     """Return a root with a copy of the pages."""
     shutil.copytree(FOLDER, tmp_path / pages.FOLDER)
+    shutil.copy(ROOT / "docs" / "development.md", tmp_path / "docs")  # a page of which a part is generated
     return tmp_path
 
 

@@ -242,6 +242,7 @@ class TestRendering:
             "unclaimedNamespaces": "refuse",
             "fairnessResources": ["cpu"],
             "nodeSelector": {"pool": "shared"},
+            "reservations": {"mode": "Off", "maxSeconds": 60, "most": "5%"},
         }
         policy = find(render(f"--set-json=policy={json.dumps(values)}"), "SchedulingPolicy", "default")
 
@@ -475,7 +476,12 @@ class TestLifecycle:
         install(fresh)
 
         upgrade(fresh, "--set=policy.name=ps-dsf", "--set=policy.serverClassTolerance=0.1")
-        spec = {"policy": "ps-dsf", "serverClassTolerance": "0.1", "unclaimedNamespaces": "tenant"}
+        spec = {
+            "policy": "ps-dsf",
+            "serverClassTolerance": "0.1",
+            "unclaimedNamespaces": "tenant",
+            "reservations": {"mode": "On", "maxSeconds": 600, "most": "10%"},
+        }
         assert fresh.api.get(f"{POLICIES}/default")["spec"] == spec
 
         fresh.helm("rollback", "fairbind", "1", f"--namespace={HOME}")
