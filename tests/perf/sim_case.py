@@ -54,7 +54,8 @@ def main() -> None:
     name, kind, part, traces = sys.argv[1:]
     clock = Clock()
     with clock.time("read"):
-        scenario = parse_scenario(WORKLOADS[name].make(Path(traces), float(part)))
+        document = WORKLOADS[name].make(Path(traces), float(part))
+        scenario = parse_scenario(document | {"reservations": {"mode": "Off"}})  # the scan has none
     with clock.time("draw"):
         workload = draw_workload(scenario)
     figures = run_scan(scenario, workload, clock) if kind == "scan" else run_fairbind(scenario, workload, clock)
