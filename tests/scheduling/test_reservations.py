@@ -39,7 +39,7 @@ class World:
     def __post_init__(self) -> None:
         self.numbers = count()
         self.state, self.unschedulable = CycleState(), UnschedulableCache()
-        self.placements = {(): build_placement(build_servers({name: (size,) for name, size in self.sizes.items()}))}
+        self.placement = build_placement(build_servers({name: (size,) for name, size in self.sizes.items()}))
 
     def submit(self, tenant: str, demand: int, tasks: int) -> None:
         queue = self.waiting.setdefault((tenant, demand), [])
@@ -64,7 +64,7 @@ class World:
         for task in self.running.values():
             held[task.tenant] += task.demand_r[0]
         names = sorted({tenant for tenant, _ in self.waiting} | set(held))
-        placement = self.placements[()]
+        placement = self.placement
         classes = [
             TaskClass(tenant, (demand,), (demand,), placement, tuple(tasks))
             for (tenant, demand), tasks in self.waiting.items()
@@ -203,7 +203,7 @@ def test_a_server_that_is_gone_or_closed_is_reserved_no_more() -> None:
     fill(world)
     [(_, server, _)] = world.list_reserved()
     world.closed.append(server)
-    world.placements[()] = build_placement(
+    world.placement = build_placement(
         build_servers({name: (size,) for name, size in world.sizes.items()}, unusable=world.closed)
     )
     world.decide()
@@ -337,7 +337,7 @@ def test_a_replay_that_is_told_what_was_reserved_decides_the_same() -> None:
     told = 0
     for _ in range(60):
         world.end([uid for uid in sorted(world.running) if draw.random() < 0.15])
-        snapshot = replace(world.look())
+        snapshot = world.look()
         report = world.decide()
         again = Reservations()
         again.restore(report.reserved, snapshot)

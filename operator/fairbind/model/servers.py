@@ -5,6 +5,7 @@ Index order is name order everywhere, so "the first of equals" is "the one whose
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -55,6 +56,11 @@ class ServerTable:
     def accepting_k(self) -> BoolArray:
         """Whether tasks may go there whose placement allows it, shape (K,)."""
         return self.usable_k if self.open_k is None else self.open_k
+
+    def find_index(self, name: str) -> int | None:
+        """Return the index of the server with a name, or None."""
+        index = bisect_left(self.names, name)
+        return index if index < len(self.names) and self.names[index] == name else None
 
 
 def sum_exactly(amount_kr: IntArray) -> list[int]:

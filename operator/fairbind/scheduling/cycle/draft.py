@@ -16,7 +16,6 @@ there before that is void; queues and filling begin again, at a cost of about a 
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
@@ -231,7 +230,7 @@ class Draft:
         if progress is None:
             raise InvalidProblemError(f"running: {running.tenant!r} is not one of the tenants")
         self._look_at_all()
-        server, pool, gained_r = self._find_index(running.server), None, [0] * len(running.demand_r)
+        server, pool, gained_r = self.snapshot.servers.find_index(running.server), None, [0] * len(running.demand_r)
         if server is not None:
             pool = self.measure.pools.get_pool(server)
             left_r = self.room.release(server, running.demand_r, self._find_freed_keys(server, running))
@@ -388,11 +387,6 @@ class Draft:
         self.unseen += deferred
 
     # --- running tasks ---
-
-    def _find_index(self, name: str) -> int | None:
-        names = self.snapshot.servers.names
-        index = bisect_left(names, name)
-        return index if index < len(names) and names[index] == name else None
 
     def _find_freed_keys(self, server: int, running: RunningTask) -> frozenset[str]:
         """Return the keys that no other task takes on the server once a running task is gone."""

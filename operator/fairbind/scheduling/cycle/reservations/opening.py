@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -81,12 +80,8 @@ class ReservedSnapshots:
 
 def find_indices(snapshot: Snapshot, names: Iterable[str]) -> dict[str, int]:
     """Return the indices of servers by their names; those that are not there are left out."""
-    known, found = snapshot.servers.names, dict[str, int]()
-    for name in names:
-        index = bisect_left(known, name)
-        if index < len(known) and known[index] == name:
-            found[name] = index
-    return found
+    found = {name: snapshot.servers.find_index(name) for name in names}
+    return {name: index for name, index in found.items() if index is not None}
 
 
 def _sum_amounts(reservations: Iterable[Reservation], index: Mapping[str, int]) -> dict[int, tuple[int, ...]]:

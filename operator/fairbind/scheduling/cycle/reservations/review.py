@@ -64,6 +64,7 @@ class Review:
         self._snapshot = end.snapshot
         self._weights = {tenant.name: float(tenant.weight) for tenant in end.snapshot.tenants}
         self._shares: dict[int, dict[str, float]] = {}
+        self._highest: dict[int, float] = {}
         self._looked_at: dict[str, None] = {}
 
     def run(self, blocked: Mapping[str, Wait]) -> None:
@@ -117,8 +118,14 @@ class Review:
         pool_k = measure.pools.pool_k
         pool = 0 if pool_k is None else measure.find_least_level(progress, np.unique(pool_k[allowed]))[1]
         need = measure_need(wait, progress, measure, pool)
-        is_behind = need.share + need.step <= max(self._get_shares(pool).values())
+        is_behind = need.share + need.step <= self._get_highest(pool)
         return need if need.step > 0 and (has_some or is_behind) else None
+
+    def _get_highest(self, pool: int) -> float:
+        """Return where the tenant stands on a pool that is furthest ahead there."""
+        if pool not in self._highest:
+            self._highest[pool] = max(self._get_shares(pool).values())
+        return self._highest[pool]
 
     def _find_allowed(self, task_class: TaskClass) -> IndexArray:
         """Return the servers that a class may use, whatever is free there, ascending."""
@@ -203,10 +210,10 @@ class Review:
 
         tenants: how many have equal parts of what may be reserved, so that no tenant takes that of another.
         """
-        names, most = self._snapshot.servers.names, self._settings.most / tenants
-        there, demand_r = self._kept.list_of(task_class.tenant), task_class.demand_r
-        known = {names[server] for server in allowed.tolist()} if there else set()
-        there = [each for each in there if each.server in known]
+        most, demand_r = self._settings.most / tenants, task_class.demand_r
+        mine = self._kept.list_of(task_class.tenant)
+        index = find_indices(self._snapshot, [each.server for each in mine])
+        there = [each for each in mine if index.get(each.server) in allowed]
         capacity_r = self._snapshot.servers.capacity_kr[allowed].sum(axis=0).tolist()
         counts = list[int]()
         for r, demand in enumerate(demand_r):
