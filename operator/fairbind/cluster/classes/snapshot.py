@@ -45,8 +45,7 @@ from fairbind.model import (
 from fairbind.scheduling import POLICIES
 
 _Asked = tuple[PodTerms | None, frozenset[PodTerm], Constraints, str | None, Rank, tuple[LimitRule, ...]]
-"""What the rules of a class depend on: a class's pod terms, terms that select it, constraints, pin and rank, and limits
-of nodes."""
+"""All that the rules of a class depend on: pod terms, terms that select it, constraints, pin, rank, limits of nodes."""
 
 
 class Scale(NamedTuple):

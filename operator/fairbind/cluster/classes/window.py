@@ -1,4 +1,4 @@
-"""How many placements and classes of one tenant a snapshot holds: the rest of its pods wait in order.
+"""Bounds on the placements and classes of one tenant in a snapshot: the rest of its pods wait in order.
 
 Each placement costs memory and time for every node, in every replica, and a tenant may have thousands of pods that
 each may go elsewhere. So a snapshot holds `MAX_TENANT_PLACEMENTS` of a tenant at most, and fewer when there would be
@@ -251,7 +251,7 @@ class _Round:
 
 
 class _Allowance:
-    """How many placements and classes may still be shown, one class at a time.
+    """Numbers of placements and classes that may still be shown, one class at a time.
 
     is_cut: whether some group was not allowed the last time. _shown: the placements that are shown.
     """

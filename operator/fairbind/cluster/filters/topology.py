@@ -64,7 +64,7 @@ MANY_COUNTERS = 512
 
 PULL_WEIGHT = 2
 EVEN_WEIGHT = 2
-"""What preferred affinity and soft spread count beside each other, and beside preferences about nodes."""
+"""Weights of preferred affinity and of soft spread beside each other, and beside preferences about nodes."""
 
 
 @dataclass(frozen=True, slots=True)
