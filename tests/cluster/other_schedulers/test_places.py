@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from math import inf
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairbind.cluster.other_schedulers.gate_limiter import GateLimiter
 from fairbind.cluster.other_schedulers.places import FLOW_SECONDS, PART, Places, Round
 
 A, B = "a", "b"
@@ -20,6 +22,14 @@ def take_all(places: Places, tenant: str, now: float = 0.0) -> int:
         places.open(f"{tenant}{now}-{count}", tenant, now)
         count += 1
     return count
+
+
+def make_flowing() -> Places:
+    """Return places of which A has its part, and B has one and may have more."""
+    places = Places(16)
+    take_all(places, A)
+    places.enter(B, 0.0)
+    return places
 
 
 def test_each_tenant_that_takes_all_that_it_can_leaves_some_to_the_next() -> None:
@@ -40,24 +50,41 @@ def test_tenants_that_take_one_place_after_the_other_have_equal_parts(most: int,
 
 
 def test_others_wait_for_a_tenant_that_flows() -> None:
-    places = Places(8)
-    take_all(places, A)
+    places = make_flowing()
     waiting = Round(places, FLOW_SECONDS / 2)
     assert [waiting.take(A), waiting.take(B)] == [False, False]
     assert waiting.ends_at == FLOW_SECONDS
 
 
-def test_beside_a_tenant_that_stands_still_others_take_one_place_each() -> None:
+@pytest.mark.parametrize(("now", "ends_at"), [(0.0, FLOW_SECONDS), (FLOW_SECONDS, inf)])
+def test_beside_a_tenant_that_is_waited_for_others_take_one_place_each(now: float, ends_at: float) -> None:
     places = Places(8)
     take_all(places, A)
-    probing = Round(places, FLOW_SECONDS)
-    assert [probing.take(tenant) for tenant in (A, B, B)] == [False, True, False]
-    assert probing.ends_at == inf
+    begun = Round(places, now)
+    assert [begun.take(tenant) for tenant in (A, B, B)] == [False, True, False]
+    assert begun.ends_at == ends_at
+
+
+def test_amid_a_round_newcomers_take_one_place_each() -> None:
+    gate_limiter = GateLimiter(most=12)
+    for n in range(9):
+        gate_limiter.open(f"{A}{n}", A, 0.0)
+    assert [gate_limiter.lets_in(tenant) for tenant in (A, B)] == [False, True]
+    assert [gate_limiter.let_newcomers_in(0.0).take(tenant) for tenant in (A, B)] == [False, True]
+    gate_limiter.open(B, B, 0.0)
+    assert not gate_limiter.lets_in(B)
+    assert not gate_limiter.let_newcomers_in(0.0).take(B)
+
+
+def test_amid_a_round_a_newcomer_gets_nothing_where_no_place_is_free() -> None:
+    gate_limiter = GateLimiter(most=1)
+    gate_limiter.open(A, A, 0.0)
+    assert not gate_limiter.lets_in(B)
+    assert not gate_limiter.let_newcomers_in(0.0).take(B)
 
 
 def test_a_tenant_whose_oldest_pod_is_passed_by_is_waited_for_no_longer() -> None:
-    places = Places(8)
-    take_all(places, A)
+    places = make_flowing()
     for opened_at in (0.0, FLOW_SECONDS / 2, FLOW_SECONDS):
         places.note_placed(opened_at, A, max(opened_at, FLOW_SECONDS / 2))
         given = Round(places, FLOW_SECONDS)
@@ -65,8 +92,7 @@ def test_a_tenant_whose_oldest_pod_is_passed_by_is_waited_for_no_longer() -> Non
 
 
 def test_what_was_opened_in_one_moment_may_be_placed_in_any_order_over_any_time() -> None:
-    places = Places(8)
-    take_all(places, A)
+    places = make_flowing()
     for n in range(100):
         places.note_placed(FLOW_SECONDS / 2, A, 9.0 * n)
         given = Round(places, 9.0 * n)

@@ -123,12 +123,12 @@ ATTACKS: dict[Attack, tuple[str, ...]] = {
     put_crowd: MODES,
     put_terms: MODES,
     put_missing_claims: MODES,
-    put_hanging_claims: ("bind", "gate"),
+    put_hanging_claims: MODES,
     relabel_placed: MODES,
     hang_writes: MODES,
     refuse_writes: MODES,
     fail_bindings: MODES,
-    put_silent: ("gate",),
+    put_silent: ("gate", "extender"),
     put_large: ("gate",),
 }
 """In which modes each can be made."""

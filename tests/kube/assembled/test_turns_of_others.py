@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
+from math import inf
 from typing import Any
 
 import pytest
 
 from cluster.builders import make_namespace, make_node, make_pod
+from fairbind.cluster.loop.pacing import COALESCE_SECONDS
+from fairbind.cluster.other_schedulers.places import FLOW_SECONDS
 from kube.assembled.other_scheduler import OtherScheduler
 from kube.assembled.replicas import Scene, in_virtual_time, judging, playing
 from kube.assembled.test_extender import SETTINGS, KubeScheduler, make_asking
@@ -96,3 +100,22 @@ async def test_pods_that_fairbind_binds_wait_for_no_place(*, asks: bool) -> None
         scene.server.put("pods", make_pod("own"))
         await scene.pass_until_bound("team/own")
         assert mode.rules.gate_limiter.free == 0, "the other one still has the place"
+
+
+@pytest.mark.parametrize("asks", [False, True], ids=["gate", "extender"])
+@in_virtual_time
+async def test_a_pod_that_comes_amid_a_round_gets_its_place_at_once(*, asks: bool) -> None:
+    """The greedy tenant has all places that it may, is next, and had them just now."""
+    mode: Any = {"extender": SETTINGS} if asks else {"gates": GATES}
+    async with playing(solves=False, **mode) as scene:
+        operator = (await scene.pass_until_leading()).operator
+        prepare(scene, 600, asks=asks)
+        part: Any = operator.parts.extender if asks else operator.parts.gates
+        gate_limiter, make = part.rules.gate_limiter, make_asking if asks else make_gated
+        await scene.pass_until(lambda: not gate_limiter.lets_in("greedy"))
+        for name in ("other", "own"):  # the first of them begins the round, and the second comes amid it
+            scene.server.put("pods", make("new", namespace=name, requests={"cpu": "100m"}))
+            put_at = scene.now
+            await scene.pass_until(lambda: gate_limiter.round_ends_at < inf)
+            await scene.pass_until(partial(gate_limiter.__contains__, f"uid-{name}-new"))
+            assert scene.now - put_at <= 3 * COALESCE_SECONDS < FLOW_SECONDS / 4

@@ -27,10 +27,9 @@ The rules:
   bindings fail has few under way, and the rest of its pods is backed off for a while; see `bind_limits`.
 * **Gates.** Of rationed pods, a decision opens the gate, and another scheduler places the pod. Until then it is
   on its way; how many may be, and for how long a pod keeps its room, is decided in `gate_limiter`. Places that come
-  free are given away together (`place_waits`). Where none may be given away, a cycle decides pods that take no
-  turns (`RunCycle.opens`). After a cycle one gate
-  is opened without room where an autoscaler could help, but for `MAX_HELD_SECONDS` not beside gates with room; the next
-  cycle sees the shares with it.
+  free are given away together (`place_waits`). Amid that, a cycle decides pods that take none, and one pod of each
+  tenant with nothing on its way (`RunCycle.opens`). After a cycle one gate is opened without room where an autoscaler
+  could help, but for `MAX_HELD_SECONDS` not beside gates with room; the next cycle sees the shares with it.
 * **Failed cycles.** The next cycle is tried after `FAILED_CYCLE_SECONDS`, followed by the pause for batches.
 * **Sweeps.** When nothing changes, the driver reports a beat every `BEAT_SECONDS`, and a cycle runs at the first beat
   that comes `SWEEP_SECONDS` after the sweep before it.

@@ -185,8 +185,9 @@ class RunCycle(msgspec.Struct, frozen=True):
 
     limit: how many decisions at most. explains: whether to look also at classes for which no server has gained
     capacity, at `MAX_EXPLAINED` of them (see `is_recalling`), and to explain again what was looked at in vain. rotates:
-    whether the cycle after it may look at other waiting tasks. opens: whether pods may be decided; if not, only
-    pods that take none are decided, and the cycle is skipped where there are none.
+    whether the cycle after it may look at other waiting tasks. opens: whether all places that are free may be
+    given away; if not, only pods that take none are decided, and one of each tenant with nothing on its way. The cycle
+    is skipped where there are none of either.
     """
 
     limit: int

@@ -142,6 +142,14 @@ class GateLimiter:
         self._round = Round(self._places, now)
         return self._round
 
+    def let_newcomers_in(self, now: float) -> Round:
+        """Return the places that a cycle may give away amid a round."""
+        return Round(self._places, now, waits=True)
+
+    def lets_in(self, tenant: str) -> bool:
+        """Whether a tenant may have a place amid a round."""
+        return self._places.is_idle(tenant) and self._places.may_enter(tenant)
+
     def open_all(self, members: Sequence[tuple[str, str]], now: float) -> bool:
         """Let the gates of a plan be opened; False when all must wait. members: UID and tenant of each.
 

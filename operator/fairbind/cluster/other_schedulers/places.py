@@ -7,9 +7,9 @@ Another scheduler may say nothing about a tenant's pods, so what is on its way m
   share their memory among ports like this: A. K. Choudhury and E. L. Hahne, "Dynamic Queue Length Thresholds for
   Shared-Memory Packet Switches", IEEE/ACM Transactions on Networking 6(2), 1998.
 * **Waiting.** Where a tenant that has its part is next, no other tenant takes a place in its stead: tenants with small
-  pods need many places, and would fall behind. It is not waited for once its oldest pod was passed by. While none of
-  its pods came to a node for `FLOW_SECONDS`, tenants with nothing on their way take one place each: so it is seen
-  whether the other scheduler passes it by, or is slow, or away.
+  pods need many places, and would fall behind. It is not waited for once its oldest pod was passed by.
+* **Newcomers.** Also then tenants with nothing on their way take one place each. So a new pod does not wait for pods
+  that are never placed, and it is seen whether the other scheduler passes those by, or is slow, or away.
 * **Refusals.** A tenant with a pod that the other scheduler refused has one in `STUCK_PART` of the places at most, and
   one more for each of its pods that comes to a node, until it may have all.
 
@@ -129,10 +129,6 @@ class Places:
         flows_until = self._progress[tenant] + FLOW_SECONDS
         return True, flows_until if now < flows_until else inf
 
-    def has_stopped(self, tenant: str, now: float) -> bool:
-        """Whether no pod of a tenant that is waited for came to a node lately."""
-        return now >= self._progress[tenant] + FLOW_SECONDS
-
 
 class Round:
     """The places that one cycle may give away, in the order of its decisions.
@@ -141,23 +137,22 @@ class Round:
     none was, or nothing but a pod that comes to a node can change it.
     """
 
-    def __init__(self, places: Places, now: float) -> None:
+    def __init__(self, places: Places, now: float, *, waits: bool = False) -> None:
+        """waits: whether a tenant is waited for already, so that only newcomers take places."""
         self._places = places
         self._now = now
         self._given: Counter[str] = Counter()
-        self._waits = self._probes = False
+        self._waits = waits
         self.ends_at = inf
 
     def take(self, tenant: str) -> bool:
         """Let a tenant have a place; False when it may not now."""
         places, given = self._places, self._given
-        is_probe = self._probes and places.is_idle(tenant) and not given[tenant]
-        if self._waits and not is_probe:
+        if self._waits and (given[tenant] or not places.is_idle(tenant)):
             return False
         if places.may_enter(tenant, beside=given):
             given[tenant] += 1
             return True
         if places.free > given.total() and not self._waits:
             self._waits, self.ends_at = places.find_wait_end(tenant, self._now)
-            self._probes = self._waits and places.has_stopped(tenant, self._now)
         return False

@@ -58,7 +58,7 @@ from fairbind.kube.observer import Observer
 from fairbind.kube.operator.health import Health
 from fairbind.kube.operator.plan_carrier import PlanCarrier
 from fairbind.kube.part_failures import PartFailures
-from fairbind.model import Bind, CycleReport, Plan, PolicySettings, Snapshot, Wait
+from fairbind.model import Bind, CycleReport, Plan, PolicySettings, Snapshot, TaskClass, Wait
 
 _CHANGED = Changed()
 _TICK = Tick()
@@ -250,9 +250,18 @@ class SchedulingLoop:
 
     def _begin_round(self, *, opens: bool) -> Callable[[str], bool]:
         """Return what says whether one more pod of a tenant may be decided in this cycle."""
-        if self._gates is None or not opens:
+        if self._gates is None:
             return lambda _tenant: opens
-        return self._gates.gate_limiter.begin_round(self._clock()).take
+        limiter, now = self._gates.gate_limiter, self._clock()
+        return (limiter.begin_round(now) if opens else limiter.let_newcomers_in(now)).take
+
+    def _may_begin(self, task_class: TaskClass) -> bool:
+        """Whether a cycle amid a round may decide a pod of a class."""
+        if not task_class.is_rationed:
+            return True
+        if self._gates is None or task_class.blocked is not None:
+            return False
+        return self._gates.gate_limiter.lets_in(task_class.tenant)
 
     def _find_opens(self, bindings: Iterable[Bind]) -> frozenset[str]:
         """Return the UIDs of the pods whose gate opens when they are decided."""
@@ -280,7 +289,7 @@ class SchedulingLoop:
             if not classes and snapshot.is_current:
                 self._note_nothing_waits(len(snapshot.servers.names))
                 return self._pacing.handle(NothingWaits(), self._clock())
-            if not order.opens and all(each.is_rationed for each in snapshot.task_classes):
+            if not order.opens and not any(self._may_begin(each) for each in snapshot.task_classes):
                 return self._pacing.handle(CycleSkipped(), self._clock())
             may_have = self._begin_round(opens=order.opens)
             report = self._decider.decide(snapshot, self._world.settings, self._wall_clock(), order, may_have=may_have)
