@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from fairbind.cluster.messages import (
@@ -134,6 +136,20 @@ def test_no_message_is_longer_than_what_an_event_takes(count: int) -> None:
     assert message.endswith("takes the next free capacity.")
     blocked = make_wait(TASKS, blocked=unsupported("it"))
     assert len(format_unschedulable(blocked, 9, blocked_detail="d" * 5_000)) == MAX_CHARACTERS
+
+
+def test_what_is_reserved_is_told_to_those_who_wait_for_it_and_to_those_who_do_not_get_it() -> None:
+    mine = replace(make_wait(TASKS, (lack("cpu"), 1)), reserved_on=2)
+    assert format_unschedulable(mine, 1).endswith(" Capacity of 2 node(s) is reserved for it.")
+    soon = replace(mine, expected=36_040.0)
+    assert format_unschedulable(soon, 1).endswith(
+        " Capacity of 2 node(s) is reserved for it, the first expected at 10:00:40 UTC."
+    )
+    assert compute_signature(soon) == compute_signature(mine)
+    other = make_wait(TASKS, (lack("cpu"), 1), fairness=FairnessReason(0.3, "b", 0.1, reserved_on=3))
+    assert format_unschedulable(other, 1).endswith(
+        "of b, which takes the next free capacity; free capacity on 3 node(s) is reserved for it."
+    )
 
 
 @pytest.mark.parametrize(

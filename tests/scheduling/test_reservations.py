@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fairbind.model import CycleReport, PolicySettings, RunningTask, Snapshot, Task, TaskClass, Tenant
-from fairbind.model.reservations import NO_RESERVATIONS, Reservation, ReservationSettings
+from fairbind.model.reservations import NO_RESERVATIONS, ReservationSettings
 from fairbind.scheduling import CycleState, UnschedulableCache, run_cycle
 from fairbind.scheduling.cycle.reservations.reservations import Reservations
 from fairbind.scheduling.cycle.reservations.review import MAX_SERVERS_OF_TENANT
@@ -375,5 +375,26 @@ def test_a_kind_keeps_its_last_run_times() -> None:
     assert times.compute_remaining(make_task("x", 499.0), 499.0) == pytest.approx(np.mean(range(436, 500)))
 
 
-def test_reservations_are_values() -> None:
-    assert Reservation("t", "n", (1,), 1, 0.0, 1.0) == Reservation("t", "n", (1,), 1, 0.0, 1.0)
+def test_waits_say_what_is_reserved_for_whom_and_when_it_is_expected() -> None:
+    world = World({"a": 8, "b": 8})
+    fill(world)
+    [reservation] = world.reservations.list_all()
+
+    waits = {wait.task_class.tenant: wait for wait in world.decide().waits}
+    assert (waits["large"].reserved_on, waits["large"].expected) == (1, reservation.expected)
+    assert waits["large"].fairness is None
+    assert waits["small"].reserved_on == 0
+    assert waits["small"].fairness is not None
+    assert (waits["small"].fairness.next_tenant, waits["small"].fairness.reserved_on) == ("large", 1)
+    world.now = reservation.expected
+    late = {wait.task_class.tenant: wait for wait in world.decide(0.5).waits}
+    assert (late["large"].reserved_on, late["large"].expected) == (1, None)
+
+
+def test_what_is_reserved_is_summed_by_tenant_and_resource() -> None:
+    world = World({"a": 8, "b": 8})
+    fill(world)
+
+    assert world.reservations.sum_by_tenant() == {"large": (1, {"cpu": 4})}
+    world.reservations.end_all()
+    assert world.reservations.sum_by_tenant() == {}

@@ -20,6 +20,7 @@ FULL_NAMES = {
     "fairbind_tenant_weight": {"tenant"},
     "fairbind_tenant_fair_share": {"tenant"},
     "fairbind_tenant_allocated": {"tenant", "resource", "unit"},
+    "fairbind_reserved": {"tenant", "resource", "unit"},
     "fairbind_tenant_resource_seconds_total": {"tenant", "resource", "unit"},
     "fairbind_tenant_oldest_pending_seconds": {"tenant"},
     "fairbind_tenant_virtual_dominant_share": {"tenant", "server_class"},
@@ -72,6 +73,8 @@ def make_tenant(name: str, **changes: object) -> TenantOverview:
         "backlogged": True,
         "fair_share": 0.75,
         "oldest_pending": 1_000.0,
+        "reserved": {"cpu": 4.0},
+        "reserved_nodes": 2,
         **changes,
     }
     return TenantOverview(name=name, **values)  # type: ignore[arg-type]
@@ -126,6 +129,7 @@ def test_a_tenants_numbers() -> None:
     assert sample(metrics, "fairbind_tenant_dominant_resource", tenant="a", resource="cpu") == 1.0
     assert sample(metrics, "fairbind_tenant_dominant_resource", tenant="a", resource="memory") == 0.0
     assert sample(metrics, "fairbind_tenant_allocated", tenant="a", resource="memory", unit="byte") == 1024.0
+    assert sample(metrics, "fairbind_reserved", tenant="a", resource="cpu", unit="core") == 4.0
     assert sample(metrics, "fairbind_tenant_virtual_dominant_share", tenant="a", server_class="node-a") == 0.75
     assert sample(metrics, "fairbind_tenant_running_pods", tenant="a") == 3.0
     assert sample(metrics, "fairbind_tenant_pending_pods", tenant="a", reason="insufficient") == 4.0

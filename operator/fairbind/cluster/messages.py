@@ -9,6 +9,7 @@ operator may be told to show them, each as a reason of its own.
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Hashable, Mapping
 
@@ -145,10 +146,17 @@ def _format_ending(wait: Wait) -> str:
     """Return what follows the reasons of the nodes, with a space before it."""
     if wait.is_too_large:
         return f" {_TOO_LARGE}"
-    reserved = f" Capacity of {wait.reserved_on} node(s) is reserved for it." if wait.reserved_on else ""
-    return (
-        reserved if wait.fairness is None else f" {_format_fairness(wait.task_class.tenant, wait.fairness)}{reserved}"
-    )
+    fairness = "" if wait.fairness is None else f" {_format_fairness(wait.task_class.tenant, wait.fairness)}"
+    return fairness + _format_reserved(wait)
+
+
+def _format_reserved(wait: Wait) -> str:
+    """Return what is reserved for a task. The time is absolute, as a message is not written again every second."""
+    if not wait.reserved_on:
+        return ""
+    moment = None if wait.expected is None else dt.datetime.fromtimestamp(wait.expected, dt.UTC)
+    expected = "" if moment is None else f", the first expected at {moment:%H:%M:%S} UTC"
+    return f" Capacity of {wait.reserved_on} node(s) is reserved for it{expected}."
 
 
 def compute_signature(wait: Wait, *, shows_taints: bool = False) -> Hashable:
@@ -236,9 +244,10 @@ def _format_blocked(blocked: Rejection, detail: str | None, node_count: int) -> 
 
 def _format_fairness(tenant: str, reason: FairnessReason) -> str:
     share, next_share = _format_shares(reason.share, reason.next_share)
+    reserved = f"; free capacity on {reason.reserved_on} node(s) is reserved for it" if reason.reserved_on else ""
     return (
         f"tenant {tenant} waits: its {reason.measure} {share} is above {next_share} of {reason.next_tenant}, "
-        "which takes the next free capacity."
+        f"which takes the next free capacity{reserved}."
     )
 
 

@@ -19,13 +19,15 @@ class FairnessReason:
 
     share: where the waiting tenant stands in what the policy measures by, on the cluster or on the server class where
     the tenant is least behind. next_tenant, next_share: who comes before it there, and where that one stands.
-    measure: what the two numbers are, in words that follow "its".
+    measure: what the two numbers are, in words that follow "its". reserved_on: on how many servers something is
+    reserved for that tenant.
     """
 
     share: float
     next_tenant: str
     next_share: float
     measure: str = WEIGHTED_SHARE
+    reserved_on: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,7 +40,8 @@ class Wait:
     it has too little.
     blocked: set when the class may not be placed at all. fairness: set when fairness is why the room went elsewhere.
     is_too_large: whether none of the servers that the class may use could hold a task of it when empty.
-    reserved_on: on how many servers something is reserved for it.
+    reserved_on: on how many servers something is reserved for it. expected: when the first of these may have enough,
+    seconds since the epoch; None: none is, or it should have had by now.
     until: what may end the wait, each by itself. Until then no cycle that recalls looks at the class again.
     """
 
@@ -50,6 +53,7 @@ class Wait:
     fairness: FairnessReason | None = None
     is_too_large: bool = False
     reserved_on: int = 0
+    expected: float | None = None
     until: tuple[Until, ...] = FREE_CAPACITY
 
     @property

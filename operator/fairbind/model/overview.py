@@ -22,6 +22,7 @@ class TenantOverview:
     oldest_pending: since when the oldest of its pods waits that could be placed, seconds since the epoch; None without
     any.
     backlogged: whether it has waiting pods that it may place at all (for the Jain index).
+    reserved: what reservations keep for it, by resource, base units; reserved_nodes: on how many nodes.
     fair_share: the dominant share that the policy's exact mechanism gives it for what it wants now; None when there is
     no such mechanism or no answer yet.
     """
@@ -38,6 +39,8 @@ class TenantOverview:
     backlogged: bool = False
     fair_share: float | None = None
     oldest_pending: float | None = None
+    reserved: Mapping[str, float] = field(default_factory=dict)
+    reserved_nodes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

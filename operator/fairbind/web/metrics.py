@@ -102,6 +102,12 @@ TENANT_METRICS = (
         "For showback take the one that counted most: max by (tenant, resource, unit) (increase(...[30d])).",
     ),
     MetricSpec(
+        "fairbind_reserved",
+        "gauge",
+        ("tenant", "resource", "unit"),
+        "What reservations keep for the tenant on nodes where its next pods do not fit yet. Absent without any.",
+    ),
+    MetricSpec(
         "fairbind_tenant_oldest_pending_seconds",
         "gauge",
         ("tenant",),
@@ -303,6 +309,7 @@ def _tenant_samples(tenant: TenantOverview) -> Iterator[tuple[str, Samples]]:
     yield "fairbind_tenant_weight", [([name], tenant.weight)]
     yield "fairbind_tenant_fair_share", [] if tenant.fair_share is None else [([name], tenant.fair_share)]
     yield "fairbind_tenant_allocated", _by_resource([name], tenant.allocated)
+    yield "fairbind_reserved", _by_resource([name], tenant.reserved)
     yield (
         "fairbind_tenant_virtual_dominant_share",
         [([name, server_class], share) for server_class, share in tenant.virtual_dominant_shares.items()],

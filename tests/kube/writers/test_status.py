@@ -25,6 +25,8 @@ OVERVIEW = TenantOverview(
     running=4,
     pending={"queued": 1, "gated": 2},
     virtual_dominant_shares={"node-b": 2 / 3, "node-a": 0.1},
+    reserved={"cpu": 0.5, "memory": 0.0},
+    reserved_nodes=1,
 )
 
 
@@ -53,6 +55,8 @@ def test_numbers_are_rounded_and_quantities_are_kubernetes_own() -> None:
         "dominantResource": "memory",
         "weightedShare": "0.167",
         "allocated": {"cpu": "1500m", "memory": "1536Mi", "pods": "4"},
+        "reserved": {"cpu": "500m"},
+        "reservedNodes": 1,
         "pods": {"running": 4, "pending": 3},
         "virtualDominantShares": [
             {"serverClass": "node-a", "share": "0.100"},

@@ -157,6 +157,17 @@ def build_overview(
     )
 
 
+def add_reserved(overview: ClusterOverview, reserved: Mapping[str, tuple[int, Mapping[str, int]]]) -> ClusterOverview:
+    """Return the overview with what reservations keep. reserved: by tenant, on how many nodes, and what by resource."""
+    tenants = [
+        replace(tenant, reserved_nodes=reserved[tenant.name][0], reserved=_to_people(reserved[tenant.name][1]))
+        if tenant.name in reserved
+        else tenant
+        for tenant in overview.tenants
+    ]
+    return replace(overview, tenants=tuple(tenants)) if reserved else overview
+
+
 def describe_classes(
     snapshot: Snapshot, unclaimed_kr: IntArray | None = None, counted_kr: IntArray | None = None
 ) -> tuple[ServerClassOverview, ...]:

@@ -78,7 +78,14 @@ class Parts:
         fair_shares = FairShares(
             self.cache, surroundings.make_solver(), observer, failures=self.failures, clock=clocks.monotonic
         )
-        self.overviews = Overviews(self.cache, fair_shares, observer, self.failures, self.lead.may_decide)
+        self.overviews = Overviews(
+            self.cache,
+            fair_shares,
+            observer,
+            self.failures,
+            self.lead.may_decide,
+            lambda: self.loop.sum_reserved(),  # noqa: PLW0108 - the loop is made below
+        )
         self.unconfirmed = UnconfirmedBindings(self.cache, reflectors["pods"].relist, clock=clocks.monotonic)
         self.gates = None if settings.gates is None else Gates(settings.gates, self.cache, self.binder, self.recorder)
         self.extender = None if settings.extender is None else self._make_extender(settings.extender, surroundings)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Protocol
@@ -174,6 +174,10 @@ class SchedulingLoop:
     def may_send(self, uid: str) -> bool:
         """Tell whether a binding that has begun may still be sent for the first time."""
         return self._plans.may_send(uid) and self._pacing.may_send(uid)
+
+    def sum_reserved(self) -> Mapping[str, tuple[int, Mapping[str, int]]]:
+        """Return for each tenant on how many nodes something is reserved for it, and what; see `Reservations`."""
+        return self._decider.reservations.sum_by_tenant()
 
     def note_awaits(self, uid: str, awaits: bool) -> None:  # noqa: FBT001 - the claim binder's callback
         """A binding waits for the claims of its pod, or not any more."""

@@ -214,6 +214,8 @@ def compute_tenant_status(
             "dominantResource": "",
             "weightedShare": _format_share(0.0),
             "allocated": {},
+            "reserved": {},
+            "reservedNodes": 0,
             "pods": {"running": 0, "pending": 0},
             "virtualDominantShares": [],
             "conditions": conditions,
@@ -224,11 +226,9 @@ def compute_tenant_status(
         "dominantResource": overview.dominant_resource or "",
         "weightedShare": _format_share(overview.weighted_share),
         **({} if overview.fair_share is None else {"fairShare": _format_share(overview.fair_share)}),
-        "allocated": {
-            resource: format_quantity(resource, round(amount * (MILLI if resource == CPU else 1)))
-            for resource, amount in sorted(overview.allocated.items())
-            if amount
-        },
+        "allocated": _format_amounts(overview.allocated),
+        "reserved": _format_amounts(overview.reserved),
+        "reservedNodes": overview.reserved_nodes,
         "pods": {"running": overview.running, "pending": sum(overview.pending.values())},
         "virtualDominantShares": [
             {"serverClass": name, "share": _format_share(share)}
@@ -321,6 +321,15 @@ def _find_shortcoming(state: TenantState | None, problem: str | None) -> tuple[s
 def _format_share(share: float) -> str:
     """Return a share for people: three digits, and no floating-point number in the API. Metrics have all digits."""
     return f"{share:.3f}"
+
+
+def _format_amounts(amounts: Mapping[str, float]) -> dict[str, str]:
+    """Return amounts as quantities; what is 0 is left out."""
+    return {
+        resource: format_quantity(resource, round(amount * (MILLI if resource == CPU else 1)))
+        for resource, amount in sorted(amounts.items())
+        if amount
+    }
 
 
 def _join(names: Sequence[str]) -> str:

@@ -142,7 +142,7 @@ class _Cycle:
             end = CycleEnd(self.snapshot, draft.room, draft.topology, draft.measure, draft.progress_of)
             reservations.review(end, report.waits, settings, report.now)
         reopens = reservations.count_ended(reserved) > 0
-        waits = reservations.tell(report.waits)
+        waits = reservations.tell(report.waits, report.now)
         if not reserved and waits is report.waits:
             return report
         return replace(report, waits=waits, reserved=reserved, reopens=reopens)

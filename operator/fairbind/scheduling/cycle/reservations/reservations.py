@@ -20,7 +20,7 @@ from dataclasses import replace
 from math import inf
 from operator import attrgetter
 
-from fairbind.model import RunningTask, Snapshot, TaskClass, Wait
+from fairbind.model import FairnessReason, RunningTask, Snapshot, TaskClass, Wait
 from fairbind.model.reservations import Reservation, ReservationSettings
 from fairbind.scheduling.cycle.reservations.kept import KeptReservations
 from fairbind.scheduling.cycle.reservations.needs import list_blocked
@@ -86,19 +86,37 @@ class Reservations:
             if not is_open or each.tenant not in tenants or snapshot.resources != self._resources:
                 self._kept.end(each)
 
-    def tell(self, waits: tuple[Wait, ...]) -> tuple[Wait, ...]:
-        """Return the waits, in which those of tasks for which something is reserved say so."""
-        if not len(self._kept):
+    def sum_by_tenant(self) -> dict[str, tuple[int, dict[str, int]]]:
+        """Return for each tenant on how many servers something is reserved for it, and what by resource, base units."""
+        servers, amounts = Counter[str](), dict[str, Counter[str]]()
+        for each in self._kept.list_all():
+            servers[each.tenant] += 1
+            of_tenant = amounts.setdefault(each.tenant, Counter())
+            for resource, demand in zip(self._resources, each.demand_r, strict=True):
+                of_tenant[resource] += each.count * demand
+        return {tenant: (servers[tenant], dict(+of_tenant)) for tenant, of_tenant in amounts.items()}
+
+    def tell(self, waits: tuple[Wait, ...], now: float) -> tuple[Wait, ...]:
+        """Return the waits; they say where something is reserved for their tasks, or for who comes before these."""
+        kept = self._kept.list_all()
+        if not kept:
             self._told.clear()
             return waits
-        servers = Counter((each.tenant, each.demand_r) for each in self._kept.list_all())
+        own, of_tenant = dict[tuple[str, tuple[int, ...]], list[Reservation]](), Counter[str]()
+        for each in kept:
+            own.setdefault((each.tenant, each.demand_r), []).append(each)
+            of_tenant[each.tenant] += 1
         told: dict[Wait, Wait] = {}
         for wait in waits:
-            number = servers[wait.task_class.tenant, wait.task_class.demand_r]
-            if number:
+            mine, fairness = own.get((wait.task_class.tenant, wait.task_class.demand_r), ()), wait.fairness
+            if fairness is not None and of_tenant[fairness.next_tenant]:
+                fairness = replace(fairness, reserved_on=of_tenant[fairness.next_tenant])
+            if mine or fairness is not wait.fairness:
+                expected = min((each.expected for each in mine if each.expected > now), default=None)
+                news = len(mine), expected, fairness
                 known = self._told.get(wait)
-                is_same = known is not None and known.reserved_on == number
-                told[wait] = known if known and is_same else replace(wait, reserved_on=number)
+                is_same = known is not None and (known.reserved_on, known.expected, known.fairness) == news
+                told[wait] = known if known and is_same else _tell(wait, *news)
         self._told = told
         return tuple([told.get(wait, wait) for wait in waits]) if told else waits
 
@@ -117,3 +135,7 @@ class Reservations:
                 self._reviews += 1
                 review = Review(self._kept, self._run_times, end, settings, now=now, number=self._reviews)
                 review.run(blocked)
+
+
+def _tell(wait: Wait, reserved_on: int, expected: float | None, fairness: FairnessReason | None) -> Wait:
+    return replace(wait, reserved_on=reserved_on, expected=expected, fairness=fairness)
