@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from fairbind.model.overview import TenantOverview, compute_share_error
+from dataclasses import replace
+
+import pytest
+
+from fairbind.model.overview import GAP_CAUSES, ShareGap, TenantOverview, compute_share_error, find_share_gap
 
 
 def make_tenant(dominant_share: float, fair_share: float | None, *, backlogged: bool = True) -> TenantOverview:
@@ -26,3 +30,21 @@ def test_who_waits_for_nothing_lacks_nothing() -> None:
 def test_without_a_known_fair_share_there_is_no_share_error() -> None:
     assert compute_share_error([make_tenant(0.25, None)]) is None
     assert compute_share_error([make_tenant(0.25, None), make_tenant(0.25, 0.5)]) == 0.25
+
+
+@pytest.mark.parametrize("cause", GAP_CAUSES)
+def test_a_gap_has_the_cause_that_somebody_can_end(cause: str) -> None:
+    tenant = make_tenant(0.25, 0.5)
+    if cause != "history":
+        tenant = replace(tenant, pending={"ineligible": 1})
+    if cause in {"refused", "reserved"}:
+        tenant = replace(tenant, reserved_nodes=1)
+
+    assert find_share_gap(tenant, is_refused=cause == "refused") == ShareGap(0.5, cause)
+
+
+def test_who_waits_for_nothing_or_has_no_fair_share_has_no_gap() -> None:
+    assert find_share_gap(make_tenant(0.25, 0.5, backlogged=False), is_refused=False) is None
+    assert find_share_gap(make_tenant(0.25, None), is_refused=False) is None
+    assert find_share_gap(make_tenant(0.0, 0.0), is_refused=False) is None
+    assert find_share_gap(make_tenant(0.75, 0.5), is_refused=False) == ShareGap(0.0, "history")

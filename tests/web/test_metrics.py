@@ -8,7 +8,14 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from fairbind import __version__
-from fairbind.model.overview import PENDING_REASONS, AuditCounts, ClusterOverview, ServerClassOverview, TenantOverview
+from fairbind.model.overview import (
+    PENDING_REASONS,
+    AuditCounts,
+    ClusterOverview,
+    ServerClassOverview,
+    ShareGap,
+    TenantOverview,
+)
 from fairbind.scheduling.fair_shares.audit import Cause
 from fairbind.web.metrics import METRICS, Metrics
 
@@ -21,6 +28,7 @@ FULL_NAMES = {
     "fairbind_tenant_fair_share": {"tenant"},
     "fairbind_tenant_allocated": {"tenant", "resource", "unit"},
     "fairbind_reserved": {"tenant", "resource", "unit"},
+    "fairbind_tenant_share_gap": {"tenant", "cause"},
     "fairbind_tenant_resource_seconds_total": {"tenant", "resource", "unit"},
     "fairbind_tenant_oldest_pending_seconds": {"tenant"},
     "fairbind_tenant_virtual_dominant_share": {"tenant", "server_class"},
@@ -75,6 +83,7 @@ def make_tenant(name: str, **changes: object) -> TenantOverview:
         "oldest_pending": 1_000.0,
         "reserved": {"cpu": 4.0},
         "reserved_nodes": 2,
+        "share_gap": ShareGap(0.25, "reserved"),
         **changes,
     }
     return TenantOverview(name=name, **values)  # type: ignore[arg-type]
@@ -129,6 +138,7 @@ def test_a_tenants_numbers() -> None:
     assert sample(metrics, "fairbind_tenant_dominant_resource", tenant="a", resource="cpu") == 1.0
     assert sample(metrics, "fairbind_tenant_dominant_resource", tenant="a", resource="memory") == 0.0
     assert sample(metrics, "fairbind_tenant_allocated", tenant="a", resource="memory", unit="byte") == 1024.0
+    assert sample(metrics, "fairbind_tenant_share_gap", tenant="a", cause="reserved") == 0.25
     assert sample(metrics, "fairbind_reserved", tenant="a", resource="cpu", unit="core") == 4.0
     assert sample(metrics, "fairbind_tenant_virtual_dominant_share", tenant="a", server_class="node-a") == 0.75
     assert sample(metrics, "fairbind_tenant_running_pods", tenant="a") == 3.0

@@ -10,6 +10,21 @@ from dataclasses import dataclass, field
 
 from fairbind.model.reasons import RejectionKind, Rejections
 
+GAP_CAUSES = ("refused", "reserved", "ineligible", "history")
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGap:
+    """How far a tenant that waits is below its fair share.
+
+    part: of the fair share that it lacks, from 0 to 1. cause: one of `GAP_CAUSES`. refused: its bindings fail or hang.
+    reserved: capacity is reserved for it, and not enough of that is free yet. ineligible: it has pods that no node may
+    take. history: others hold what it lacks, and pods must end first.
+    """
+
+    part: float
+    cause: str
+
 
 @dataclass(frozen=True, slots=True)
 class TenantOverview:
@@ -23,6 +38,7 @@ class TenantOverview:
     any.
     backlogged: whether it has waiting pods that it may place at all (for the Jain index).
     reserved: what reservations keep for it, by resource, base units; reserved_nodes: on how many nodes.
+    share_gap: None where it waits for nothing, or no fair share is known.
     fair_share: the dominant share that the policy's exact mechanism gives it for what it wants now; None when there is
     no such mechanism or no answer yet.
     """
@@ -41,6 +57,7 @@ class TenantOverview:
     oldest_pending: float | None = None
     reserved: Mapping[str, float] = field(default_factory=dict)
     reserved_nodes: int = 0
+    share_gap: ShareGap | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,3 +192,23 @@ def compute_share_error(tenants: Iterable[TenantOverview]) -> float | None:
     if not known:
         return None
     return max((max(0.0, (t.fair_share or 0.0) - t.dominant_share) for t in known if t.backlogged), default=0.0)
+
+
+def find_share_gap(tenant: TenantOverview, *, is_refused: bool) -> ShareGap | None:
+    """Return how far a tenant is below its fair share, and why; None where it waits for nothing.
+
+    is_refused: whether its bindings fail or hang.
+
+    >>> tenant = TenantOverview("a", 1.0, 0.2, "cpu", 0.2, {}, 1, {}, backlogged=True, fair_share=0.5)
+    >>> find_share_gap(tenant, is_refused=False)
+    ShareGap(part=0.6, cause='history')
+    """
+    ineligible = tenant.pending.get(INELIGIBLE, 0)
+    if not tenant.fair_share or not (tenant.backlogged or ineligible):
+        return None
+    part = max(0.0, 1 - tenant.dominant_share / tenant.fair_share)
+    if is_refused:
+        return ShareGap(part, "refused")
+    if tenant.reserved_nodes:
+        return ShareGap(part, "reserved")
+    return ShareGap(part, "ineligible" if ineligible else "history")

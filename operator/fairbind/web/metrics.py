@@ -102,6 +102,13 @@ TENANT_METRICS = (
         "For showback take the one that counted most: max by (tenant, resource, unit) (increase(...[30d])).",
     ),
     MetricSpec(
+        "fairbind_tenant_share_gap",
+        "gauge",
+        ("tenant", "cause"),
+        "Part of its fair share that a tenant with backlog lacks, from 0 to 1. The cause is refused, reserved, "
+        "ineligible or history.",
+    ),
+    MetricSpec(
         "fairbind_reserved",
         "gauge",
         ("tenant", "resource", "unit"),
@@ -309,6 +316,8 @@ def _tenant_samples(tenant: TenantOverview) -> Iterator[tuple[str, Samples]]:
     yield "fairbind_tenant_weight", [([name], tenant.weight)]
     yield "fairbind_tenant_fair_share", [] if tenant.fair_share is None else [([name], tenant.fair_share)]
     yield "fairbind_tenant_allocated", _by_resource([name], tenant.allocated)
+    gap = tenant.share_gap
+    yield "fairbind_tenant_share_gap", [] if gap is None else [([name, gap.cause], gap.part)]
     yield "fairbind_reserved", _by_resource([name], tenant.reserved)
     yield (
         "fairbind_tenant_virtual_dominant_share",

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from cluster.builders import make_node, make_pod
 from cluster.state.test_gate import World, make_gated
 from fairbind.cluster.objects.facts import MOST_HOSTS
@@ -10,9 +14,9 @@ from fairbind.model import PolicySettings
 BEST, HALF, ROOMY, FULL, FULLER, OTHER_ZONE = "best", "half", "roomy", "full", "fuller", "other"
 
 
-def make_world(*, more: int = MOST_HOSTS, narrows_to_nodes: bool = True) -> World:
+def make_world(*, more: int = MOST_HOSTS, narrows_to_nodes: bool = True, **options: Any) -> World:
     """Nodes of 4 cores: with 1, 2 and all of them left, two with less than 1, one in a zone, and so many full ones."""
-    world = World(narrows_to_nodes=narrows_to_nodes)
+    world = World(narrows_to_nodes=narrows_to_nodes, **options)
     zones = (
         dict.fromkeys((BEST, HALF, ROOMY, FULL, FULLER), "x")
         | {OTHER_ZONE: "y"}
@@ -70,3 +74,29 @@ def test_a_pod_that_is_being_narrowed_keeps_its_promise() -> None:
     pod = world.cache.find_pod("uid-p")
     assert pod is not None
     assert pod.assumed == ROOMY
+
+
+@pytest.mark.parametrize("closed", [["a"], ["a", "b"], []])
+def test_nodes_where_something_is_reserved_for_others_are_closed_but_the_decided_one(closed: list[str]) -> None:
+    asked: list[tuple[str, tuple[int, ...]]] = []
+
+    def list_closed(tenant: str, demand_r: tuple[int, ...]) -> list[str]:
+        asked.append((tenant, demand_r))
+        return closed
+
+    world = World(list_closed=list_closed)
+    world.add_pods(make_gated("p"))
+    snapshot = world.cache.build_snapshot()
+    opening = world.cache.queries.find_opening("uid-p", "b")
+
+    assert opening is not None
+    assert (opening.nodes, opening.closed) == (None, [name for name in closed if name != "b"])
+    assert asked == [(each.tenant, each.demand_r) for each in snapshot.task_classes]
+
+
+def test_a_narrowed_pod_is_not_narrowed_to_nodes_where_something_is_reserved_for_others() -> None:
+    world = make_world(list_closed=lambda _tenant, _demand_r: [BEST, ROOMY])
+    nodes = find_nodes(world, ROOMY)
+
+    assert nodes is not None
+    assert nodes[:3] == [ROOMY, HALF, FULL]

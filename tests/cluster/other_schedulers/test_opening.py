@@ -43,6 +43,11 @@ def test_every_term_is_narrowed_but_one_that_selects_nothing() -> None:
     }
 
 
+def test_nodes_that_are_kept_for_others_are_ruled_out_and_no_more() -> None:
+    opened = make_opening("u", "7", None, ["h1"], avoids=True)["spec"]["affinity"]["nodeAffinity"][REQUIRED]
+    assert opened == {"nodeSelectorTerms": [{"matchExpressions": [{**HOSTS, "operator": "NotIn"}]}]}
+
+
 def test_hosts_keep_their_order_and_are_not_too_many() -> None:
     labels = {f"n{n}": {HOSTNAME: f"h{n}"} for n in range(100)}
     nodes = list(reversed(labels))

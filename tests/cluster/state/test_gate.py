@@ -18,11 +18,11 @@ TEAM = "ns/team"
 class World(Cluster):
     """A cluster of two nodes in which pods of the other scheduler take turns. arrived: what the cache said."""
 
-    def __init__(self, gated_scheduler: str | None = OTHER, *, narrows_to_nodes: bool = False) -> None:
+    def __init__(self, gated_scheduler: str | None = OTHER, **options: Any) -> None:
         self.arrived: list[tuple[str, bool]] = []
         super().__init__(
             gated_scheduler=gated_scheduler,
-            narrows_to_nodes=narrows_to_nodes,
+            **options,
             on_arrival=lambda uid, is_bound: self.arrived.append((uid, is_bound)),
         )
         self.add_nodes(make_node("a"), make_node("b"))

@@ -35,13 +35,15 @@ def _is_silent_about(key: str) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def living(mode: str, nodes: Iterable[Json] | None = None) -> AsyncIterator[Scene]:
+async def living(
+    mode: str, nodes: Iterable[Json] | None = None, most_scale_ups: int = MOST_SCALE_UPS
+) -> AsyncIterator[Scene]:
     """A scene with a leader, and in gate and extender mode the other scheduler.
 
     nodes: those of the cluster; without them there are some with room for thousands of pods. The other scheduler says
     nothing about pods of team whose names begin with an s.
     """
-    gates = GateSettings(OTHER, most_scale_ups=MOST_SCALE_UPS) if mode == "gate" else None
+    gates = GateSettings(OTHER, most_scale_ups=most_scale_ups) if mode == "gate" else None
     async with playing(solves=False, gates=gates, extender=SETTINGS if mode == "extender" else None) as scene:
         names = (f"n{n}" for n in range(NODES))
         large = (make_node(name, allocatable=ROOM, labels={HOSTNAME: name}) for name in names)

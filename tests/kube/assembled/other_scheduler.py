@@ -24,7 +24,7 @@ class OtherScheduler:
 
     per_second: how many pods it looks at. latency_seconds: after which it sees an open gate. refuses: whether it never
     places the pod with this key on that node. ignores: whether it says nothing about the pod with this key. It keeps
-    its own account of the nodes' room, so nothing else may place or remove pods.
+    its own account of what is free on nodes, and makes it anew when pods are gone or others have come with nodes.
     """
 
     def __init__(
@@ -44,7 +44,9 @@ class OtherScheduler:
         self._queue: list[str] = []
         self._seen = 0
         self._keys: dict[str, str] = {}
-        self._free = {node: self._server.find_free(node) for node in sorted(self._server.kinds["nodes"].objects)}
+        self._free: dict[str, dict[str, Fraction]] = {}
+        self._pods = 0
+        self._account()
 
     @property
     def left(self) -> Fraction:
@@ -62,9 +64,14 @@ class OtherScheduler:
                 credit -= 1.0
                 self._schedule(self._queue.pop(0))
 
+    def _account(self) -> None:
+        self._free = {node: self._server.find_free(node) for node in sorted(self._server.kinds["nodes"].objects)}
+        self._pods = len(self._server.kinds["pods"].objects)
+
     def _take_opened(self) -> None:
-        for node in self._server.kinds["nodes"].objects.keys() - self._free.keys():
-            self._free[node] = self._server.find_free(node)
+        is_known = self._server.kinds["nodes"].objects.keys() == self._free.keys()
+        if not is_known or len(self._server.kinds["pods"].objects) != self._pods:
+            self._account()
         opened = self._server.opened
         while self._seen < len(opened) and opened[self._seen][0] + self._latency_seconds <= self._server.now:
             self._queue.append(self._find_key(opened[self._seen][2]))
@@ -101,10 +108,10 @@ class OtherScheduler:
 
 
 def _is_required(affinity: Json, labels: Json) -> bool:
-    """Whether a term of the required node affinity holds, of which only `In` is known, or there is none."""
+    """Whether a term of the required node affinity holds, with `In` and `NotIn` only, or there is none."""
     required = (affinity.get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
     return required is None or any(
-        all(labels.get(each["key"]) in each["values"] for each in term["matchExpressions"])
+        all((labels.get(e["key"]) in e["values"]) == (e["operator"] == "In") for e in term["matchExpressions"])
         for term in required["nodeSelectorTerms"]
     )
 

@@ -19,7 +19,7 @@ import msgspec
 
 from fairbind.cluster.cache.feeds import Feed
 from fairbind.cluster.cache.object_feeds import make_device_feeds, make_volume_feeds
-from fairbind.cluster.cache.queries import Queries
+from fairbind.cluster.cache.queries import ListClosed, Queries
 from fairbind.cluster.classes.books import Books
 from fairbind.cluster.classes.snapshot import Scale, SnapshotBuilder
 from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts
@@ -45,7 +45,8 @@ class ClusterCache:
     must. on_arrival: called with the UID of a pod of those schedulers that has come to a node (True), or is gone
     (False). on_opened: called with the UID of such a pod whose gate was opened. on_reserved: called with the UID of
     such a pod for which other room is reserved than was decided for it (True), or none (False).
-    on_rejection: called with what for, when a kubelet refused one of our pods. wall_clock: seconds since the epoch.
+    on_rejection: called with what for, when a kubelet refused one of our pods. list_closed: see `Queries`.
+    wall_clock: seconds since the epoch.
     volume_feeds, device_feeds: for each kind of object about volumes, and about devices, where it goes.
     queries: what others ask. books: the state, to be changed by the cache only.
     """
@@ -64,6 +65,7 @@ class ClusterCache:
         on_opened: Callable[[str], None] = lambda _uid: None,
         on_reserved: Callable[[str, bool], None] = lambda _uid, _has_room: None,
         on_rejection: Callable[[str], None] = lambda _rejection: None,
+        list_closed: ListClosed = lambda _tenant, _demand_r: (),
         wall_clock: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._on_change = on_change
@@ -77,7 +79,7 @@ class ClusterCache:
         self._builder = SnapshotBuilder(self.books, is_limited=is_limited)
         self._snapshot: Snapshot | None = None
         self._decided: ServerTable | None = None
-        self.queries = Queries(self.books, self.build_snapshot)
+        self.queries = Queries(self.books, self.build_snapshot, list_closed)
         self.pods: Feed[PodFacts] = Feed(
             key=lambda pod: pod.uid, put=self._put_pod, remove=self._remove_pod, known=self.books.entries.keys
         )

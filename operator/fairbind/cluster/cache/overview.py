@@ -10,7 +10,7 @@ its name is a pod author's free text.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from math import inf
@@ -37,6 +37,7 @@ from fairbind.model.overview import (
     compute_jain_index,
     compute_share_error,
     find_pending_reason,
+    find_share_gap,
 )
 from fairbind.model.servers import IndexArray, IntArray
 from fairbind.scheduling import compute_virtual_dominant_shares
@@ -157,15 +158,20 @@ def build_overview(
     )
 
 
-def add_reserved(overview: ClusterOverview, reserved: Mapping[str, tuple[int, Mapping[str, int]]]) -> ClusterOverview:
-    """Return the overview with what reservations keep. reserved: by tenant, on how many nodes, and what by resource."""
-    tenants = [
-        replace(tenant, reserved_nodes=reserved[tenant.name][0], reserved=_to_people(reserved[tenant.name][1]))
-        if tenant.name in reserved
-        else tenant
-        for tenant in overview.tenants
-    ]
-    return replace(overview, tenants=tuple(tenants)) if reserved else overview
+def complete_overview(
+    overview: ClusterOverview, reserved: Mapping[str, tuple[int, Mapping[str, int]]], refused: Collection[str]
+) -> ClusterOverview:
+    """Return the overview with what only the scheduling loop knows.
+
+    reserved: by tenant, on how many nodes something is reserved for it, and what. refused: tenants whose bindings fail.
+    """
+    tenants = []
+    for tenant in overview.tenants:
+        nodes, amounts = reserved.get(tenant.name, (0, {}))
+        known = replace(tenant, reserved_nodes=nodes, reserved=_to_people(amounts)) if nodes else tenant
+        gap = find_share_gap(known, is_refused=tenant.name in refused)
+        tenants.append(known if gap is None else replace(known, share_gap=gap))
+    return replace(overview, tenants=tuple(tenants))
 
 
 def describe_classes(

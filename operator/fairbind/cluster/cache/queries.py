@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import is_
 
 from fairbind.cluster.cache.narrowing import find_narrowed
@@ -13,6 +13,7 @@ from fairbind.cluster.objects.facts import PODS, PodFacts
 from fairbind.cluster.objects.volume_facts import ClaimFacts
 from fairbind.cluster.state.claim_troubles import UNBOUND
 from fairbind.cluster.state.host_names import HostNames
+from fairbind.cluster.state.node_books import compute_vector
 from fairbind.cluster.state.nominations import NominationChange
 from fairbind.cluster.state.pods import PodEntry, find_tenant
 from fairbind.cluster.state.positions import Bound
@@ -23,28 +24,39 @@ from fairbind.derived import Derived
 from fairbind.model import Snapshot, Wait
 from fairbind.model.overview import ClusterOverview
 
+ListClosed = Callable[[str, tuple[int, ...]], Sequence[str]]
+
 
 @dataclass(frozen=True, slots=True)
 class GateOpening:
     """What is to be done for a pod that waits behind our gate and is decided to go to a node.
 
     resource_version: as the watch showed it. has_affinity: it has required node affinity of its own. nodes: to which it
-    is narrowed, the best first; None: it is not.
+    is narrowed, the best first; None: it is not. closed: nodes where it must not go because of what is reserved there
+    for others; empty where it is narrowed.
     """
 
     resource_version: str
     has_affinity: bool
     nodes: list[str] | None
+    closed: list[str] = field(default_factory=list)
 
 
 class Queries:
     """Answers from one set of books; no answer changes what a later decision or answer says.
 
-    build_snapshot: gives the snapshot of now.
+    build_snapshot: gives the snapshot of now. list_closed: returns the nodes on which something is reserved that is
+    not for a pod of a tenant with some demand.
     """
 
-    def __init__(self, books: Books, build_snapshot: Callable[[], Snapshot]) -> None:
+    def __init__(
+        self,
+        books: Books,
+        build_snapshot: Callable[[], Snapshot],
+        list_closed: ListClosed = lambda _tenant, _demand_r: (),
+    ) -> None:
         self._books = books
+        self._list_closed = list_closed
         self._build_snapshot = build_snapshot
         self._host_names = Derived(self._read_host_names, of=(books.eligibility.nodes,), is_same=is_)
         self._reasons: tuple[Snapshot, Sequence[Wait], Mapping[QueueKey, str]] | None = None
@@ -125,7 +137,19 @@ class Queries:
             return None
         facts = self._books.entries[uid].facts
         has_affinity = facts.constraints.required is not None or facts.pin is not None
-        return GateOpening(facts.version, has_affinity, find_narrowed(self._books, self._build_snapshot, facts, node))
+        nodes = find_narrowed(self._books, self._build_snapshot, facts, node)
+        closed = self._find_closed(facts, node)
+        if nodes is None:
+            return GateOpening(facts.version, has_affinity, None, closed)
+        return GateOpening(facts.version, has_affinity, [each for each in nodes if each not in closed])
+
+    def _find_closed(self, facts: PodFacts, node: str) -> list[str]:
+        """Return the nodes where a pod must not go that is decided to go to another one, for what is reserved there."""
+        tenant = find_tenant(facts, self._books.directory, self._books.scheduler_name)
+        if tenant is None or facts.pin is not None:
+            return []
+        demand_r = tuple(compute_vector(facts.demand.real, self._books.servers.axes))
+        return [closed for closed in self._list_closed(tenant, demand_r) if closed != node]
 
     def find_host_names(self) -> HostNames:
         """Return the host names of all nodes. It costs something only after nodes came, went or changed."""

@@ -295,6 +295,11 @@ class BindLimits:
         if (known.failures or known.is_slow) and len(self._namespaces) < MAX_REMEMBERED:
             self._namespaces[place] = known
 
+    def find_refused(self) -> set[str]:
+        """Return the tenants of namespaces whose bindings fail or hang now."""
+        namespaces = self._namespaces.items()
+        return {place.tenant for place, known in namespaces if known.is_failing or known.stalled}
+
     def find_next_release(self) -> float:
         """Return when `release` has something to return at the earliest; infinite when no pod is backed off."""
         return min((known.release_at for known in self._namespaces.values() if known.backed_off), default=inf)

@@ -169,6 +169,10 @@ class Pacing:
         """Tell whether a binding that has begun may still be sent for the first time; if not, it ends as deferred."""
         return self._limits.may_send(uid)
 
+    def find_refused(self) -> set[str]:
+        """Return the tenants whose bindings fail or hang now."""
+        return self._limits.find_refused()
+
     def handle(self, event: Event, now: float) -> Sequence[Instruction]:
         """Return what is to be done after the event, in this order. now: the time of the event."""
         if isinstance(event, BindEnded):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from functools import partial
 from typing import Any
 
 from fairbind.cluster.cache.cache import ClusterCache
+from fairbind.cluster.loop.deciding import Decider
 from fairbind.cluster.tenancy.administration import Administration
 from fairbind.kube.client.api import Api
 from fairbind.kube.client.credentials import Credentials
@@ -57,6 +58,7 @@ class Parts:
         clocks = surroundings.clocks
         self.failures = PartFailures(observer)
         self._observer = observer
+        self._decider = Decider()
         self.cache = ClusterCache(
             settings.scheduler_name,
             self._note_change,
@@ -65,6 +67,7 @@ class Parts:
             on_opened=self._note_opened,
             on_reserved=self._note_reserved,
             on_rejection=self._note_rejection,
+            list_closed=self._decider.reservations.list_closed,
             wall_clock=clocks.wall,
         )
         administration = Administration(self.cache, self._note_change, AdministrationLog())
@@ -84,7 +87,8 @@ class Parts:
             observer,
             self.failures,
             self.lead.may_decide,
-            lambda: self.loop.sum_reserved(),  # noqa: PLW0108 - the loop is made below
+            sum_reserved=self._decider.reservations.sum_by_tenant,
+            find_refused=self._find_refused,
         )
         self.unconfirmed = UnconfirmedBindings(self.cache, reflectors["pods"].relist, clock=clocks.monotonic)
         self.gates = None if settings.gates is None else Gates(settings.gates, self.cache, self.binder, self.recorder)
@@ -144,6 +148,7 @@ class Parts:
             on_bound=self.unconfirmed.accepted,
             gates=None if rationing is None else rationing.rules,
             is_ready=self.binder.is_ready,
+            decider=self._decider,
         )
 
     def _make_claim_binder(self, clock: Callable[[], float]) -> ClaimBinder:
@@ -226,6 +231,10 @@ class Parts:
     def _note_reserved(self, uid: str, has_room: bool) -> None:  # noqa: FBT001 - the cache's callback
         """Other room is reserved for a pod on its way, or none any more."""
         self.loop.note_reserved(uid, has_room)
+
+    def _find_refused(self) -> Collection[str]:
+        """Return the tenants whose bindings fail or hang."""
+        return self.loop.find_refused()
 
     def _note_refused(self, namespace: str, uid: str, deed: str, answer: str) -> None:
         """Have a pod told that its binding, or the opening of its gate, failed."""

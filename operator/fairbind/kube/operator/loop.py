@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Protocol
@@ -139,6 +139,7 @@ class SchedulingLoop:
         on_bound: Callable[[str], None] = lambda _uid: None,
         gates: GateRules | None = None,
         is_ready: Callable[[str, str], bool] = lambda _uid, _node: True,
+        decider: Decider | None = None,
     ) -> None:
         """wall_clock: seconds since the epoch, as pods' creation times are. clock: monotonic.
 
@@ -161,7 +162,7 @@ class SchedulingLoop:
         self._wake_at = -inf
         self._earlier = asyncio.Event()
         self._plans = PlanCarrier(self._send, self._end, is_ready)
-        self._decider = Decider()
+        self._decider = decider or Decider()
         self._noted: Sequence[Wait] = ()
         self._has_rotated = True
         self._cycles = 0
@@ -175,9 +176,9 @@ class SchedulingLoop:
         """Tell whether a binding that has begun may still be sent for the first time."""
         return self._plans.may_send(uid) and self._pacing.may_send(uid)
 
-    def sum_reserved(self) -> Mapping[str, tuple[int, Mapping[str, int]]]:
-        """Return for each tenant on how many nodes something is reserved for it, and what; see `Reservations`."""
-        return self._decider.reservations.sum_by_tenant()
+    def find_refused(self) -> set[str]:
+        """Return the tenants whose bindings fail or hang now."""
+        return self._pacing.find_refused()
 
     def note_awaits(self, uid: str, awaits: bool) -> None:  # noqa: FBT001 - the claim binder's callback
         """A binding waits for the claims of its pod, or not any more."""

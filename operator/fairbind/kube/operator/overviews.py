@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from fairbind.cluster.cache.cache import ClusterCache
-from fairbind.cluster.cache.overview import add_reserved
+from fairbind.cluster.cache.overview import complete_overview
 from fairbind.cluster.tenancy.tenants import TenantState
 from fairbind.kube.fair_shares.fair_shares import FairShares
 from fairbind.kube.observer import Observer
@@ -23,7 +23,7 @@ class Overviews:
     """The last overview, and the states of Tenants as of then. A standby makes them too.
 
     may_decide: whether this replica runs cycles, which bring snapshots up to date. sum_reserved: see
-    `Reservations.sum_by_tenant`.
+    `Reservations.sum_by_tenant`. find_refused: tenants whose bindings fail.
     """
 
     def __init__(
@@ -33,7 +33,9 @@ class Overviews:
         observer: Observer,
         failures: PartFailures,
         may_decide: Callable[[], bool],
+        *,
         sum_reserved: Callable[[], Mapping[str, tuple[int, Mapping[str, int]]]],
+        find_refused: Callable[[], Collection[str]],
     ) -> None:
         self.last: ClusterOverview | None = None
         self.states: Mapping[str, TenantState] = {}
@@ -43,6 +45,7 @@ class Overviews:
         self._failures = failures
         self._may_decide = may_decide
         self._sum_reserved = sum_reserved
+        self._find_refused = find_refused
         self._node_fault_log = NodeFaultLog()
 
     async def run(self) -> None:
@@ -62,7 +65,8 @@ class Overviews:
     def publish(self) -> None:
         """Make an overview and tell the observer."""
         overview = self._cache.queries.build_overview(self._fair_shares.shares)
-        self.last = replace(add_reserved(overview, self._sum_reserved()), audit=self._fair_shares.audit)
+        complete = complete_overview(overview, self._sum_reserved(), self._find_refused())
+        self.last = replace(complete, audit=self._fair_shares.audit)
         self.states = self._cache.queries.tenant_states()
         self._node_fault_log.follow(self.last.node_faults, self.last.left_out)
         self._observer.overview_changed(self.last)

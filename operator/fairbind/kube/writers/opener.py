@@ -87,12 +87,15 @@ class Opener:
         opening = self._openings.find_opening(uid, node)
         if opening is None:
             return await self._others.bind(namespace, name, uid, node, on_stall)
-        hosts = None if opening.nodes is None else self._openings.find_host_names().find(opening.nodes)
-        if opening.nodes is not None and hosts is None:
+        named = opening.nodes if opening.nodes is not None else opening.closed or None
+        hosts = None if named is None else self._openings.find_host_names().find(named)
+        if named is not None and hosts is None:
             self._on_wide(namespace, uid)
         pod = GatedPod(namespace, name, uid, opening.resource_version)
         must_look = hosts is not None and opening.has_affinity
-        return await self._carry(Opening(self._binder, pod, node, on_stall, hosts=hosts, must_look=must_look))
+        avoids = opening.nodes is None
+        made = Opening(self._binder, pod, node, on_stall, hosts=hosts, avoids=avoids, must_look=must_look)
+        return await self._carry(made)
 
     async def open_undecided(self, pod: GatedPod) -> BindResult:
         """Open the gate of a pod that is never decided, because it belongs to no tenant."""
@@ -109,7 +112,8 @@ class Opener:
 class Opening(Binding):
     """One gate on its way to being open.
 
-    hosts: to which the pod is narrowed; None: it is not. must_look: whether the pod's own affinity must be read first.
+    hosts: to which the pod is narrowed; None: it is not. avoids: whether they are those where it may not go. must_look:
+    whether the pod's own affinity must be read first.
     node: where it holds room meanwhile; empty when it holds none.
     """
 
@@ -123,11 +127,13 @@ class Opening(Binding):
         on_stall: OnStall,
         *,
         hosts: Sequence[str] | None = None,
+        avoids: bool = False,
         must_look: bool = False,
     ) -> None:
         super().__init__(binder, pod.namespace, pod.name, pod.uid, node, on_stall)
         self._version = pod.version
         self._hosts = hosts
+        self._avoids = avoids
         self._affinity: dict[str, Any] | None = None
         self._must_look = must_look
         self._is_seen_open = asyncio.Event()
@@ -174,11 +180,14 @@ class Opening(Binding):
             "PATCH",
             self._pod_path,
             query=self._binder.query,
-            body=msgspec.json.encode(make_opening(self.uid, self._version, self._affinity, self._hosts)),
+            body=msgspec.json.encode(self._make_patch()),
             content_type=STRATEGIC,
             timeout_seconds=self._binder.timeout_seconds,
             guard=self._binder.is_open,
         )
+
+    def _make_patch(self) -> dict[str, Any]:
+        return make_opening(self.uid, self._version, self._affinity, self._hosts, avoids=self._avoids)
 
     def _judge(self, error: ApiError) -> BindResult | Unresolved | None:
         if error.status == HTTPStatus.CONFLICT:

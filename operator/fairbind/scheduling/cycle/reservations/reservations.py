@@ -96,6 +96,12 @@ class Reservations:
                 of_tenant[resource] += each.count * demand
         return {tenant: (servers[tenant], dict(+of_tenant)) for tenant, of_tenant in amounts.items()}
 
+    def list_closed(self, tenant: str, demand_r: tuple[int, ...]) -> list[str]:
+        """Return the servers on which something is reserved that is not for a task of this tenant and demand."""
+        kept, asking = self._kept.list_all(), (tenant, demand_r)
+        others = [each for each in kept if tenant not in each.behind and (each.tenant, each.demand_r) != asking]
+        return list(dict.fromkeys(each.server for each in others))
+
     def tell(self, waits: tuple[Wait, ...], now: float) -> tuple[Wait, ...]:
         """Return the waits; they say where something is reserved for their tasks, or for who comes before these."""
         kept = self._kept.list_all()

@@ -1,0 +1,52 @@
+"""A tenant whose pods are larger than those of others gets its share, in each mode, and is told what is reserved."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from cluster.builders import make_node, make_pod
+from fairbind.cluster.objects.facts import HOSTNAME
+from kube.assembled.modes import MODES, living, make_waiting
+from kube.assembled.replicas import Scene, in_virtual_time
+
+ONE = {"cpu": "1"}
+ROOM = {"cpu": "8", "memory": "64Gi", "pods": "110"}
+NODES = ("n0", "n1")
+
+
+def count_reserved(scene: Scene, tenant: str) -> int:
+    """Return on how many nodes something is reserved, as metrics and the tenant's status show it."""
+    overview = scene.leader.observer.overview
+    known = {} if overview is None else {each.name: each for each in overview.tenants}
+    return known[tenant].reserved_nodes if tenant in known else 0
+
+
+def count_held(scene: Scene, namespace: str) -> int:
+    pods = scene.server.kinds["pods"].objects
+    return sum(key.startswith(namespace) and scene.server.find_node(key) is not None for key in pods)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@in_virtual_time
+async def test_what_comes_free_is_kept_for_the_larger_pods_until_they_have_their_share(mode: str) -> None:
+    async with living(
+        mode, (make_node(name, allocatable=ROOM, labels={HOSTNAME: name}) for name in NODES), most_scale_ups=0
+    ) as scene:
+        full = [
+            make_pod(f"r{n}", namespace="small", node=NODES[n % 2], phase="Running", requests=ONE) for n in range(16)
+        ]
+        scene.server.put("pods", *full)
+        scene.server.put("pods", *(make_waiting(mode, f"w{n}", "small") for n in range(20)))
+        scene.server.put("pods", *(make_waiting(mode, f"w{n}", "large", requests={"cpu": "4"}) for n in range(4)))
+        await scene.pass_until(lambda: count_reserved(scene, "ns/large") > 0)
+        if mode == "bind":  # else kube-scheduler says why a pod waits
+            await scene.pass_until(lambda: "reserved for it" in str(scene.server.get("pods", "large/w0")["status"]))
+
+        for n in range(16):
+            scene.server.delete("pods", f"small/r{n}")
+            await asyncio.sleep(5.0)
+
+        assert (count_held(scene, "large"), count_held(scene, "small")) == (2, 8)
+        await scene.pass_until(lambda: count_reserved(scene, "ns/large") == 0)
