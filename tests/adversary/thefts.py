@@ -70,10 +70,10 @@ def count_held(stage: Stage, namespaces: Sequence[str]) -> dict[str, int]:
 
 
 def wait_calm(stage: Stage, namespaces: Sequence[str]) -> dict[str, int]:
-    """Return how many pods of each are held once that has not changed for a while."""
+    """Return how many pods of each are held once some are, and that has not changed for a while."""
     deadline = time.monotonic() + SETTLE_SECONDS
     seen, since = count_held(stage, namespaces), time.monotonic()
-    while time.monotonic() - since < QUIET_SECONDS and time.monotonic() < deadline:
+    while (not any(seen.values()) or time.monotonic() - since < QUIET_SECONDS) and time.monotonic() < deadline:
         time.sleep(0.5)
         now = count_held(stage, namespaces)
         if now != seen:

@@ -11,6 +11,7 @@ from e2e.demanding import PODS as DEMANDING_PODS
 from e2e.demanding import Demanding
 from e2e.objects import make_name, make_pod
 from e2e.operators import PROGRAM
+from e2e.starvation import check_share, make_nodes
 from e2e.test_admission import ENFORCED
 from e2e.test_admission_gate import BOUND
 from e2e.turns import (
@@ -168,3 +169,16 @@ def test_shares_of_two_thousand_pods_on_mixed_nodes_are_those_of_bind_mode(
     check_shares(count_bound(api, teams), weights)
     assert sum(count(api, teams, has_open_gate)) == 900, "no more gates are open than the nodes can hold"
     started.stop()
+
+
+def test_what_is_reserved_for_large_pods_is_not_taken_by_small_ones_that_kube_scheduler_places(
+    cluster: Cluster, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
+) -> None:
+    nodes(make_nodes())
+    small, large = namespace(labels=ENFORCED), namespace(labels=ENFORCED)
+    tenant(namespaces=[small], weight=1)
+    waiting = tenant(namespaces=[large], weight=1)
+    for team in (small, large):
+        wait_gated(cluster.api, team)
+
+    check_share(cluster.api, operator("--mode", "gate"), (small, large), waiting, "default-scheduler")

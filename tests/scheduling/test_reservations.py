@@ -391,6 +391,17 @@ def test_waits_say_what_is_reserved_for_whom_and_when_it_is_expected() -> None:
     assert (late["large"].reserved_on, late["large"].expected) == (1, None)
 
 
+def test_a_cycle_too_early_for_a_look_says_when_there_must_be_one() -> None:
+    world = World({"a": 8, "b": 8})
+    fill(world)
+
+    assert world.decide(1.0).again_in is None
+    assert world.decide(0.25).again_in == 0.75
+    world.waiting.clear()
+    assert world.decide(1.0).again_in is None
+    assert world.decide(0.25).again_in is None
+
+
 def test_what_is_reserved_is_summed_by_tenant_and_resource() -> None:
     world = World({"a": 8, "b": 8})
     fill(world)

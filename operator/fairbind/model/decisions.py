@@ -81,7 +81,8 @@ class CycleReport:
     and sort key. complete: False when the limit of decisions ended the cycle before the filling did.
     weighted_shares: after the bindings, by tenant, sorted by name. is_rationed: whether tasks that fit were passed
     over, because their tenants may not have more of them decided now. reserved: what was reserved while it decided.
-    reopens: whether some of that has come free for others since, so that another cycle may decide more.
+    reopens: whether some of that has come free for others since, so that another cycle may decide more. again_in: after
+    so many seconds another cycle may reserve more, though nothing changes; None: it would not.
     """
 
     now: float
@@ -93,6 +94,7 @@ class CycleReport:
     is_rationed: bool = False
     reserved: tuple[Reservation, ...] = ()
     reopens: bool = False
+    again_in: float | None = None
 
     @property
     def bindings(self) -> tuple[Bind, ...]:

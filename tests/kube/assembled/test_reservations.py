@@ -50,3 +50,17 @@ async def test_what_comes_free_is_kept_for_the_larger_pods_until_they_have_their
 
         assert (count_held(scene, "large"), count_held(scene, "small")) == (2, 8)
         await scene.pass_until(lambda: count_reserved(scene, "ns/large") == 0)
+
+
+@in_virtual_time
+async def test_it_is_reserved_soon_although_nothing_changes_after_the_larger_pods_have_come() -> None:
+    """They come right after a look at what must be reserved, so the next look has no other cause."""
+    async with living("bind", (make_node(name, allocatable=ROOM) for name in NODES)) as scene:
+        full = [
+            make_pod(f"r{n}", namespace="small", node=NODES[n % 2], phase="Running", requests=ONE) for n in range(16)
+        ]
+        scene.server.put("pods", *full, make_waiting("bind", "w0", "small"))
+        await scene.pass_until(lambda: "Insufficient cpu" in str(scene.server.get("pods", "small/w0")["status"]))
+        scene.server.put("pods", make_waiting("bind", "w0", "large", requests={"cpu": "4"}))
+
+        await scene.pass_until(lambda: count_reserved(scene, "ns/large") == 1, patience=5.0)

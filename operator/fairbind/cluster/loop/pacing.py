@@ -291,6 +291,7 @@ class Pacing:
     def _begin_bindings(self, event: Decided, now: float) -> Sequence[Instruction]:
         self._is_complete = event.complete
         self._rounds.note_classes(event.classes)
+        self._rounds.review_at(inf if event.again_in is None else now + event.again_in)
         self._place_waits.note_rationed(is_rationed=event.is_rationed)
         instructions: list[Instruction] = []
         for plan in event.plans:

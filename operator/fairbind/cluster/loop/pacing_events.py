@@ -60,7 +60,8 @@ class Decided(msgspec.Struct, frozen=True):
     plans: in the order of the decisions. complete: False when the limit ended the cycle. classes: how many waited
     before the cycle. opens: the UIDs of those that open a gate. scale_ups: pods behind a gate that one more node could
     help, in the order of the tenants' shares; without a server. is_rationed: whether pods that fit were passed over,
-    because no more of their tenants may be decided now.
+    because no more of their tenants may be decided now. again_in: after so many seconds another cycle may decide or
+    reserve more, though nothing changes.
     """
 
     plans: Sequence[Plan]
@@ -69,6 +70,7 @@ class Decided(msgspec.Struct, frozen=True):
     opens: frozenset[str] = frozenset()
     scale_ups: Sequence[Bind] = ()
     is_rationed: bool = False
+    again_in: float | None = None
 
 
 class BindWithdrawn(msgspec.Struct, frozen=True):

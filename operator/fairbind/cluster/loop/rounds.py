@@ -1,4 +1,7 @@
-"""When cycles explain all waiting classes again, and when they look at other classes of a tenant that has very many."""
+"""When cycles explain all waiting classes again, and when there is a cycle though nothing has changed.
+
+That is to look at other classes of a tenant that has very many, and at what must be reserved.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +33,12 @@ class Rounds:
         self._explain_wake_at = inf
         self._others_at = -inf
         self._others_wake_at = inf
+        self._review_wake_at = inf
 
     @property
     def wake_at(self) -> float:
         """When a cycle is due for its sake alone."""
-        return min(self._explain_wake_at, self._others_wake_at)
+        return min(self._explain_wake_at, self._others_wake_at, self._review_wake_at)
 
     def take_due(self, now: float) -> bool:
         """Tell whether a cycle is due for its sake alone, and forget that it was."""
@@ -43,6 +47,8 @@ class Rounds:
             self._explain_wake_at = inf
         if now >= self._others_wake_at:
             self._others_wake_at = inf
+        if now >= self._review_wake_at:
+            self._review_wake_at = inf
         return is_due
 
     def begin_cycle(self, now: float) -> tuple[bool, bool]:
@@ -57,6 +63,10 @@ class Rounds:
     def look_at_others(self, time: float) -> None:
         """Let a cycle look at others, not before this time."""
         self._others_at = self._others_wake_at = time
+
+    def review_at(self, time: float) -> None:
+        """Let a cycle look at what is reserved at this time; infinite: none must."""
+        self._review_wake_at = time
 
     def note_classes(self, classes: int) -> None:
         """Say when the next part is explained: now and then, and each once more after the last change."""

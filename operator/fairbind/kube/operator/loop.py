@@ -305,6 +305,7 @@ class SchedulingLoop:
                 self._find_opens(report.bindings),
                 self._find_scale_ups(snapshot, report),
                 report.is_rationed,
+                report.again_in,
             )
             binds = self._pacing.handle(decided, self._clock())
             classes = None  # pacing knows

@@ -138,14 +138,15 @@ class _Cycle:
         draft, names, reserved = self.draft, self.snapshot.servers.names, tuple(reservations.list_all())
         placed = [(choice.queue.task_class, names[choice.server]) for choice in draft.choices] if reserved else ()
         reservations.note_placed(placed, report.now)
+        again_in = None
         if report.complete and draft.policy.is_fair and settings.is_on:
             end = CycleEnd(self.snapshot, draft.room, draft.topology, draft.measure, draft.progress_of)
-            reservations.review(end, report.waits, settings, report.now)
+            again_in = reservations.review(end, report.waits, settings, report.now)
         reopens = reservations.count_ended(reserved) > 0
         waits = reservations.tell(report.waits, report.now)
-        if not reserved and waits is report.waits:
+        if not reserved and waits is report.waits and again_in is None:
             return report
-        return replace(report, waits=waits, reserved=reserved, reopens=reopens)
+        return replace(report, waits=waits, reserved=reserved, reopens=reopens, again_in=again_in)
 
     def _explain(self, *, complete: bool) -> list[Wait]:
         """Return the waits of classes that are not remembered."""

@@ -132,15 +132,21 @@ class Reservations:
             for task_class, server in placed:
                 self._kept.use(task_class, server, now)
 
-    def review(self, end: CycleEnd, waits: Sequence[Wait], settings: ReservationSettings, now: float) -> None:
-        """End what is not needed, and reserve what is lacking. waits: of a complete cycle, sorted."""
-        if not 0 <= now - self._reviewed_at < REVIEW_SECONDS:
-            self._reviewed_at, self._resources, self._known = now, end.snapshot.resources, set(end.progress_of)
-            blocked = {wait.task_class.tenant: wait for wait in list_blocked(waits)}
-            if blocked or len(self._kept):
-                self._reviews += 1
-                review = Review(self._kept, self._run_times, end, settings, now=now, number=self._reviews)
-                review.run(blocked)
+    def review(self, end: CycleEnd, waits: Sequence[Wait], settings: ReservationSettings, now: float) -> float | None:
+        """End what is not needed, and reserve what is lacking. waits: of a complete cycle, sorted.
+
+        Return after how many seconds it must be called again, because it is too early now; None: it need not be.
+        """
+        if 0 <= now - self._reviewed_at < REVIEW_SECONDS:
+            is_needed = len(end.progress_of) > 1 and next(list_blocked(waits), None) is not None
+            return self._reviewed_at + REVIEW_SECONDS - now if is_needed or len(self._kept) else None
+        self._reviewed_at, self._resources, self._known = now, end.snapshot.resources, set(end.progress_of)
+        blocked = {wait.task_class.tenant: wait for wait in list_blocked(waits)}
+        if blocked or len(self._kept):
+            self._reviews += 1
+            review = Review(self._kept, self._run_times, end, settings, now=now, number=self._reviews)
+            review.run(blocked)
+        return None
 
 
 def _tell(wait: Wait, reserved_on: int, expected: float | None, fairness: FairnessReason | None) -> Wait:
