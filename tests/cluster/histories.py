@@ -27,7 +27,7 @@ from fairbind.scheduling.cycle.reservations.reservations import Reservations
 
 HISTORIES = 400
 EPOCH = 1_000_000.0
-DRAWN = [result for result in BindResult if result is not BindResult.DEFERRED]
+DRAWN = [result for result in BindResult if result not in {BindResult.DEFERRED, BindResult.PERMITTED}]
 """What comes by itself: a binding is deferred only where pacing says so."""
 RESULTS = [*(BindResult.BOUND,) * 12, *DRAWN, BindResult.FAILED, BindResult.FAILED]
 NOT_POSTPONED = [*(BindResult.BOUND,) * 5, BindResult.FENCED, BindResult.STALE, BindResult.OVERCOMMITTED]

@@ -66,6 +66,17 @@ def test_a_success_ends_the_limit_and_returns_what_was_withheld_in_order() -> No
     assert begin(limits, 50, now=now) == []
 
 
+def test_slow_bindings_are_no_successes_also_where_so_many_stall_that_some_keep_their_place() -> None:
+    limits = BindLimits()
+    uids = [f"s{n}" for n in range(MAX_STALLED_OF_TENANT + 50)]
+    for uid in uids:
+        assert limits.begin(uid, "bad", "bad", 0.0)
+    assert sum(limits.stall(uid, failed=False) for uid in uids) == MAX_STALLED_OF_TENANT
+    for uid in uids:
+        limits.end(uid, 2.0, bound=True)
+    assert len(begin(limits, 100, now=2.0)) == 100 - PLACES_WHEN_SLOW
+
+
 def test_while_it_fails_a_few_return_after_ever_longer_holds() -> None:
     limits = make_failing()
     begin(limits, 100)

@@ -31,7 +31,7 @@ from fairbind.cluster.loop.pacing_events import (
 from fairbind.model import Bind, Plan, Task
 
 NOT_SENT = [BindResult.FENCED, BindResult.STALE, BindResult.OVERCOMMITTED, BindResult.DEFERRED]
-POSTPONED = sorted(set(BindResult) - {BindResult.BOUND, *NOT_SENT})
+POSTPONED = sorted({result for result in BindResult if not result.is_done} - {*NOT_SENT})
 
 
 def make_binds(count: int) -> list[Plan]:

@@ -13,6 +13,8 @@ from fairbind.cluster.loop.pacing import MAX_OUTSTANDING, Pacing
 from fairbind.cluster.loop.pacing_events import (
     Announce,
     BackOff,
+    BindAnswered,
+    BindAsked,
     BindEnded,
     BindResult,
     BindStalled,
@@ -78,6 +80,45 @@ def run(gates: Gates, binds: list[Plan], now: float, *, complete: bool = True) -
     for bind in list_binds([each for each in instructions if isinstance(each, Plan)]):
         assert find(Announce, gates.feed(BindEnded(bind.task.uid, BindResult.BOUND), now + 1.0)) == []
     return instructions
+
+
+def permit(gates: Gates, binds: list[Plan], now: float) -> list[str]:
+    """Let a cycle run and decide, and the scheduler be told of the turns; return which pods have none."""
+    assert any(gates.find_cycle(now) for _ in range(3)), "pods return first that were backed off"
+    instructions = gates.decide(binds, now + 1.0)
+    for bind in list_binds([each for each in instructions if isinstance(each, Plan)]):
+        gates.feed(BindEnded(bind.task.uid, BindResult.PERMITTED), now + 1.0)
+    return [each.uid for each in instructions if isinstance(each, BackOff)]
+
+
+def answer(gates: Gates, uid: str, result: BindResult, now: float, *, stalls: bool = False) -> None:
+    """Let the scheduler ask for a binding, and the API server answer."""
+    gates.feed(BindAsked(f"{uid}/binding", "t", "ns"), now)
+    if stalls:
+        gates.feed(BindStalled(f"{uid}/binding", failed=True), now)
+    gates.feed(BindAnswered(f"{uid}/binding", result), now)
+
+
+@pytest.mark.parametrize("stalls", [False, True])
+def test_where_bindings_that_another_scheduler_asks_for_fail_few_pods_have_a_turn(*, stalls: bool) -> None:
+    gates = Gates(most=100)
+    assert permit(gates, make_binds(FAILURES_IN_A_ROW), 10.0) == []
+    for n in range(FAILURES_IN_A_ROW):
+        answer(gates, f"t{n}", BindResult.FAILED, 12.0, stalls=stalls)
+    assert len(permit(gates, make_binds(20, first=20), 20.0)) == 20 - PROBES
+    assert len(permit(gates, make_binds(20, first=40), 30.0)) == 20 - PROBES, "to be told of a turn is no success"
+    answer(gates, "t20", BindResult.BOUND, 32.0)
+    assert permit(gates, make_binds(20, first=60), 40.0) == []
+    assert gates.pacing.get_state().outstanding == 0
+
+
+def test_bindings_that_another_scheduler_asks_for_take_places_until_they_end() -> None:
+    gates = Gates()
+    gates.feed(BindAsked("t0/binding", "t", "ns"), 10.0)
+    assert gates.find_cycle(11.0) == [RunCycle(MAX_OUTSTANDING - 1, explains=True)]
+    gates.feed(CycleEnded(0.0), 12.0)
+    gates.feed(BindAnswered("t0/binding", BindResult.BOUND), 12.0)
+    assert gates.pacing.get_state().outstanding == 0
 
 
 def test_a_cycle_is_told_to_decide_pods_without_turns_only_when_no_place_is_free() -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cluster.builders import Json, make_node, make_pod
+from fairbind.cluster.loop.bind_limits import MAX_BACKOFF_SECONDS, PROBES
 from fairbind.cluster.loop.pacing_events import BindResult
 from fairbind.cluster.other_schedulers.extender import OWN_REASONS
 from fairbind.kube.operator.extender import ExtenderSettings
@@ -19,7 +20,7 @@ from kube.assembled.faults import LEASES, delay, ignore, lose_answer, refuse
 from kube.assembled.replicas import Replica, Scene, in_virtual_time, playing
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterable
 
 OTHER = "default-scheduler"
 SETTINGS = ExtenderSettings(frozenset({OTHER}))
@@ -52,10 +53,12 @@ async def ask(replica: Replica, verb: str, **args: Any) -> tuple[int, Any]:
 
 
 class KubeScheduler:
-    """Looks at a pod when it is new and after each change of that pod, and at no other time, as its worst.
+    """Looks at a pod when it is new and after each change of that pod.
+
+    When a binding has failed it looks again at all pods that extenders refused, and at no other time, as its worst.
 
     refuses: pods that its own filters refuse. ignores: whether it never asks for the pod with this key. reasons: what
-    extenders said last, by pod. failed: bindings that failed.
+    extenders said last, by pod. failed: bindings that failed. looks: how often it looked at each pod.
     """
 
     def __init__(self, scene: Scene, *, ignores: Callable[[str], bool] = lambda _key: False) -> None:
@@ -64,6 +67,8 @@ class KubeScheduler:
         self._seen: dict[str, str] = {}
         self._assumed: dict[str, str] = {}
         self._binding: set[asyncio.Task[None]] = set()
+        self._refused: set[str] = set()
+        self.looks: Counter[str] = Counter()
         self.refuses: set[str] = set()
         self.reasons: dict[str, str] = {}
         self.failed: list[str] = []
@@ -92,6 +97,7 @@ class KubeScheduler:
         return fitting
 
     async def _schedule(self, key: str, pod: Json, version: str) -> None:
+        self.looks[key] += 1
         names = [] if key in self.refuses else self._find_nodes(pod)
         leader = next((replica for replica in self._scene.replicas if replica.leads), None)
         if leader is None:
@@ -101,7 +107,8 @@ class KubeScheduler:
             if status != 200:
                 return  # an error: it tries again
             self.reasons[key] = next(iter(found["FailedNodes"].values()), "")
-            names = found["NodeNames"]
+            if not (names := found["NodeNames"]):
+                self._refused.add(key)
         self._seen[key] = version
         if not names:
             return
@@ -124,6 +131,12 @@ class KubeScheduler:
         if error:
             self.failed.append(error)
             del self._assumed[key]
+            self._seen.pop(key, None)
+            self._look_again(self._refused)
+            self._refused = set()
+
+    def _look_again(self, keys: Iterable[str]) -> None:
+        for key in keys:
             self._seen.pop(key, None)
 
 
@@ -349,6 +362,26 @@ async def test_a_binding_that_is_refused_gives_the_room_back() -> None:
         await scene.pass_until_bound("other/p0", patience=3.0)
         scene.server.delete("pods", "other/p0")
         await scene.pass_until_bound("team/p0")
+
+
+@pytest.mark.slow
+@in_virtual_time
+async def test_where_a_namespaces_bindings_fail_few_of_its_pods_have_a_turn_until_one_succeeds() -> None:
+    """Each failed binding makes kube-scheduler look at all pods again that fairbind refused."""
+    async with playing(solves=False, extender=SETTINGS) as scene, scheduling(scene) as scheduler:
+        scene.server.put("nodes", make_node("n1", allocatable={"cpu": "999", "memory": "999Gi", "pods": "999"}))
+        await scene.pass_until_leading()
+        scene.cause(refuse(500, "/namespaces/team/pods/[^/]+/binding$", message="failed calling webhook"))
+        put_backlog(scene, 100, "team")
+        await asyncio.sleep(20.0)
+        failed = len(scheduler.failed)
+        scheduler.looks.clear()
+        await asyncio.sleep(20.0)
+        rounds = 20.0 / MAX_BACKOFF_SECONDS
+        assert 0 < len(scheduler.failed) - failed <= 2 * PROBES * rounds
+        assert scheduler.looks.total() <= 2 * PROBES * rounds * 100
+        scene.heal()
+        await scene.pass_until(lambda: count_bound(scene) == {"team": 100}, patience=3 * MAX_BACKOFF_SECONDS)
 
 
 @in_virtual_time

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterable
 
 import pytest
 
@@ -63,6 +64,10 @@ class QueuedScheduler(KubeScheduler):
     async def _bind(self, leader: Replica, key: str, pod: Json, node: str) -> None:
         await super()._bind(leader, key, pod, node)
         if key not in self._assumed:
+            self._queue(key)
+
+    def _look_again(self, keys: Iterable[str]) -> None:
+        for key in keys:
             self._queue(key)
 
     def _queue(self, key: str) -> None:

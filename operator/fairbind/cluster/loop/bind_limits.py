@@ -172,6 +172,7 @@ class BindLimits:
         self._tenants: dict[str, _Tenant] = {}
         self._under_way: dict[str, _Place] = {}
         self._stalled: set[str] = set()
+        self._tardy: set[str] = set()
         self._awaiting: set[str] = set()
 
     def begin_all(self, members: Sequence[tuple[str, str, str]], now: float) -> bool:
@@ -189,7 +190,7 @@ class BindLimits:
                         self._back_off(known, uid, now)
                     return False
             for uid, tenant, namespace in members:
-                self._enter(uid, _Place(tenant, namespace))
+                self.enter(uid, tenant, namespace)
             return True
         ((uid, tenant, namespace),) = members
         return self.begin(uid, tenant, namespace, now)
@@ -201,7 +202,7 @@ class BindLimits:
         if not self._find_free(place, known):
             self._back_off(known, uid, now)
             return False
-        self._enter(uid, place)
+        self.enter(uid, tenant, namespace)
         return True
 
     def _back_off(self, known: _Namespace, uid: str, now: float) -> None:
@@ -209,8 +210,10 @@ class BindLimits:
         if known.release_at == inf:
             known.release_at = now + known.backoff_seconds
 
-    def _enter(self, uid: str, place: _Place) -> None:
-        known = self._namespaces[place]
+    def enter(self, uid: str, tenant: str, namespace: str) -> None:
+        """Note that a binding begins, whatever the limits are."""
+        place = _Place(tenant, namespace)
+        known = self._namespaces.setdefault(place, _Namespace())
         known.under_way += 1
         known.unanswered = 0
         self._tenants.setdefault(place.tenant, _Tenant()).bindings += 1
@@ -228,6 +231,7 @@ class BindLimits:
             known.places = PLACES_WHEN_SLOW
         tenant = self._tenants[place.tenant]
         is_full = len(self._stalled) >= MAX_STALLED or tenant.stalled >= MAX_STALLED_OF_TENANT
+        self._tardy.add(uid)
         if uid in self._stalled or is_full:
             return False
         self._stalled.add(uid)
@@ -266,16 +270,17 @@ class BindLimits:
             return True
         known = self._namespaces[place]
         known.under_way -= 1
-        had_place = uid not in self._stalled
+        had_place, is_tardy = uid not in self._stalled, uid in self._tardy
+        self._tardy.discard(uid)
         if not had_place:
             self._stalled.discard(uid)
             known.stalled -= 1
             self._tenants[place.tenant].stalled -= 1
         known.failures = 0 if bound else known.failures + failed
         if bound:
-            if had_place:
+            if not is_tardy:  # one that takes long is no success, also where so many do that it keeps its place
                 self._note_outcome(place, known, is_well=True)
-            known.places = min(known.places + had_place, RELEASED_AT_ONCE)
+                known.places = min(known.places + 1, RELEASED_AT_ONCE)
             known.backoff_seconds = FIRST_BACKOFF_SECONDS
             if known.backed_off:
                 known.release_at = min(known.release_at, now)

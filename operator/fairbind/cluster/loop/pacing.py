@@ -24,7 +24,8 @@ The rules:
   other failure the pod is postponed for 1 to 10 seconds, twice as long each time until it is bound.
 * **Claims.** A binding that waits for the claims of its pod leaves its place to others until they are bound.
 * **Limits of a namespace.** A binding that failed once or takes long leaves its place to others. A namespace whose
-  bindings fail has few under way, and the rest of its pods is backed off for a while; see `bind_limits`.
+  bindings fail has few under way, and the rest of its pods is backed off for a while; see `bind_limits`. A binding
+  that another scheduler asks for counts as any other; that this one was told of its pod says nothing about it.
 * **Gates.** Of rationed pods, a decision opens the gate, and another scheduler places the pod. Until then it is
   on its way; how many may be, and for how long a pod keeps its room, is decided in `gate_limiter`. Places that come
   free are given away together (`place_waits`). Amid that, a cycle decides pods that take none, and one pod of each
@@ -50,6 +51,8 @@ from fairbind.cluster.loop.pacing_events import (
     Announce,
     BackOff,
     Beat,
+    BindAnswered,
+    BindAsked,
     BindAwaits,
     BindEnded,
     BindResult,
@@ -179,6 +182,8 @@ class Pacing:
             return self._end_bind(event.uid, event.result, now)
         if isinstance(event, BindStalled | BindAwaits):
             return self._stall_bind(event, now)
+        if isinstance(event, BindAsked | BindAnswered):
+            return self._follow_asked(event, now)
         if isinstance(event, Changed):
             self._rounds.has_changed = True
             if self._is_woken:
@@ -397,7 +402,7 @@ class Pacing:
         is_bound = result is BindResult.BOUND
         self._outstanding -= self._limits.end(uid, now, bound=is_bound, failed=result in _FAILURES)
         self._wake_at_low_water()
-        if result is BindResult.BOUND:
+        if result.is_done:
             self._postponements.forgive(uid)
             is_open = uid in self._openings
             self._is_woken |= self._openings.end(uid)
@@ -414,6 +419,19 @@ class Pacing:
             self._plan(now, instructions)
         if self._is_woken or self._limits.find_next_release() <= now:
             self._plan(now, instructions)
+        return instructions
+
+    def _follow_asked(self, event: BindAsked | BindAnswered, now: float) -> Sequence[Instruction]:
+        """Count a binding that another scheduler asked for; it began without a decision, so no limit holds it back."""
+        if isinstance(event, BindAsked):
+            self._limits.enter(event.binding, event.tenant, event.namespace)
+            self._outstanding += 1
+            return _NOTHING
+        is_bound, is_failed = event.result is BindResult.BOUND, event.result in _FAILURES
+        self._outstanding -= self._limits.end(event.binding, now, bound=is_bound, failed=is_failed)
+        self._wake_at_low_water()
+        instructions: list[Instruction] = []
+        self._plan(now, instructions)
         return instructions
 
     def _end_opening(self, uid: str, now: float) -> None:

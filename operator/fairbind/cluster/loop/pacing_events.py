@@ -13,15 +13,17 @@ from fairbind.model import Bind, Plan
 class BindResult(enum.StrEnum):
     """What became of a decision.
 
-    bound: the pod is on its node, or its gate is open. conflict: it is bound elsewhere, was made again under its name,
-    is gated or being deleted. gone: it does not exist any more. invalid: the API server will never take this binding.
-    fenced: we may not bind any more; nothing more was sent. stale: its node is gone meanwhile, or closed to it; nothing
-    was sent. crowded: another scheduler took its room meanwhile; nothing was sent. deferred: bindings of its namespace
-    came to take long, or its claims could not be bound and rest; nothing was sent. failed: not bound, although it might
-    be later; the reason was logged.
+    bound: the pod is on its node, or its gate is open. permitted: another scheduler was told that it may place the
+    pod; whether bindings of its namespace fail is seen when it asks for the binding. conflict: it is bound
+    elsewhere, was made again under its name, is gated or being deleted. gone: it does not exist any more. invalid:
+    the API server will never take this binding. fenced: we may not bind any more; nothing more was sent. stale: its
+    node is gone meanwhile, or closed to it; nothing was sent. crowded: another scheduler took its room meanwhile;
+    nothing was sent. deferred: bindings of its namespace came to take long, or its claims could not be bound and
+    rest; nothing was sent. failed: not bound, although it might be later; the reason was logged.
     """
 
     BOUND = "bound"
+    PERMITTED = "permitted"
     CONFLICT = "conflict"
     GONE = "gone"
     INVALID = "invalid"
@@ -30,6 +32,11 @@ class BindResult(enum.StrEnum):
     OVERCOMMITTED = "crowded"
     DEFERRED = "deferred"
     FAILED = "failed"
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the decision is carried out."""
+        return self in {BindResult.BOUND, BindResult.PERMITTED}
 
 
 NOT_SENT = frozenset({BindResult.FENCED, BindResult.STALE, BindResult.OVERCOMMITTED, BindResult.DEFERRED})
@@ -120,6 +127,24 @@ class BindEnded(msgspec.Struct, frozen=True):
     result: BindResult
 
 
+class BindAsked(msgspec.Struct, frozen=True):
+    """Another scheduler has asked for the binding of a pod that it may place, and it begins.
+
+    binding: its name, which is no UID: telling the scheduler may be under way still. `BindStalled` has it, too.
+    """
+
+    binding: str
+    tenant: str
+    namespace: str
+
+
+class BindAnswered(msgspec.Struct, frozen=True):
+    """A binding that another scheduler asked for has ended."""
+
+    binding: str
+    result: BindResult
+
+
 class PodOnItsWay(msgspec.Struct, frozen=True):
     """A pod of this tenant is found with an open gate and without a node, at the beginning of a leader's time.
 
@@ -163,6 +188,8 @@ Event = (
     | BindStalled
     | BindAwaits
     | BindEnded
+    | BindAsked
+    | BindAnswered
     | PodOnItsWay
     | PodReserved
     | PodRefused

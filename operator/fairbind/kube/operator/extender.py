@@ -76,6 +76,9 @@ class Loop(Protocol):
 
     def note_arrival(self, uid: str, is_bound: bool) -> None: ...  # noqa: D102, FBT001 - as the cache has it
     def note_on_its_way(self, uid: str, tenant: str, has_room: bool) -> None: ...  # noqa: D102, FBT001 - the same
+    def note_asked(self, binding: str, tenant: str, namespace: str) -> None: ...  # noqa: D102
+    def note_stall(self, binding: str, failed: bool) -> None: ...  # noqa: D102, FBT001 - as the binder has it
+    def note_answered(self, binding: str, result: BindResult) -> None: ...  # noqa: D102
 
 
 class ExtenderMode:
@@ -162,11 +165,11 @@ class ExtenderMode:
         result = await self._binder.carry(Nudge(self._binder, woken, self._clocks.wall(), on_stall))
         permit.is_given = True
         if permit.is_binding:
-            return BindResult.BOUND  # it has asked by itself meanwhile; the binding says what becomes of it
+            return BindResult.PERMITTED  # it has asked by itself meanwhile; the binding says what becomes of it
         if self._permits.find(uid) is permit and (permit.is_over or result is not BindResult.BOUND):
             self._permits.end(uid)
             return BindResult.FAILED if result is BindResult.BOUND else result
-        return result
+        return BindResult.PERMITTED if result is BindResult.BOUND else result
 
     def note_arrival(self, uid: str) -> None:
         """Note that a pod has come to a node, or is gone."""
@@ -266,9 +269,16 @@ class ExtenderMode:
 
     async def _carry_out(self, args: ExtenderBindingArgs) -> str:
         uid, result = args.PodUID, BindResult.FAILED
+        permit, binding = self._permits.find(uid), f"{uid}/binding"
+        assert self._loop is not None
+        if permit is not None:  # a pod of no tenant needs none
+            self._loop.note_asked(binding, permit.tenant, args.PodNamespace)
+        on_stall = self._make_on_stall(uid, binding)
         try:
-            result = await self._binder.bind(args.PodNamespace, args.PodName, uid, args.Node, self._make_on_stall(uid))
+            result = await self._binder.bind(args.PodNamespace, args.PodName, uid, args.Node, on_stall)
         finally:
+            if permit is not None:
+                self._loop.note_answered(binding, result)
             if result is not BindResult.BOUND:
                 self._end_failed(uid, result)
         if result is not BindResult.BOUND:
@@ -276,9 +286,16 @@ class ExtenderMode:
         self._on_bound(uid)
         return ""
 
-    def _make_on_stall(self, uid: str) -> Callable[[bool], None]:
-        """Return what notes that a binding failed and is sent again: it takes a place in flight all the while."""
-        return lambda has_failed: self.rules.gate_limiter.note_failed(uid) if has_failed else None
+    def _make_on_stall(self, uid: str, binding: str) -> Callable[[bool], None]:
+        """Return what notes that a binding takes long, or failed and is sent again, and has its turn all the while."""
+
+        def note(failed: bool) -> None:  # noqa: FBT001 - the one thing that the call says
+            assert self._loop is not None
+            self._loop.note_stall(binding, failed)
+            if failed:
+                self.rules.gate_limiter.note_failed(uid)
+
+        return note
 
     def _end_failed(self, uid: str, result: BindResult) -> None:
         """Take back the room of a pod that was not bound."""

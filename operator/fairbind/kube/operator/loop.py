@@ -28,6 +28,8 @@ from fairbind.cluster.loop.pacing_events import (
     Announce,
     BackOff,
     Beat,
+    BindAnswered,
+    BindAsked,
     BindAwaits,
     BindEnded,
     BindResult,
@@ -195,6 +197,18 @@ class SchedulingLoop:
     def note_arrival(self, uid: str, is_bound: bool) -> None:  # noqa: FBT001 - the cache's callback
         """A rationed pod has come to a node, or is gone."""
         self._obey(self._pacing.handle(PodArrived(uid, is_bound), self._clock()))
+
+    def note_asked(self, binding: str, tenant: str, namespace: str) -> None:
+        """Note that a binding begins because another scheduler asked for it."""
+        self._obey(self._pacing.handle(BindAsked(binding, tenant, namespace), self._clock()))
+
+    def note_stall(self, binding: str, failed: bool) -> None:  # noqa: FBT001 - what the binder's callback says
+        """Note that a binding takes long, or that an attempt failed."""
+        self._obey(self._pacing.handle(BindStalled(binding, failed), self._clock()))
+
+    def note_answered(self, binding: str, result: BindResult) -> None:
+        """Note the end of a binding that another scheduler asked for."""
+        self._obey(self._pacing.handle(BindAnswered(binding, result), self._clock()))
 
     async def run(self) -> None:
         """Decide until cancelled. Bindings in flight go on after it."""
@@ -388,12 +402,10 @@ class SchedulingLoop:
 
     async def _send(self, bind: Bind, pod: PodToBind) -> BindResult:
         uid = bind.task.uid
-
-        def note_stall(failed: bool) -> None:  # noqa: FBT001 - the one thing that the call says
-            self._obey(self._pacing.handle(BindStalled(uid, failed), self._clock()))
-
         try:
-            return await self._binder.bind(pod.namespace, pod.name, uid, bind.server, note_stall)
+            return await self._binder.bind(
+                pod.namespace, pod.name, uid, bind.server, lambda failed: self.note_stall(uid, failed)
+            )
         except Exception:  # noqa: BLE001 - a bug; the pod must not hold its room for ever because of it
             fields = _make_fields(bind, pod)
             _log.exception("binding %s/%s to %s failed", pod.namespace, pod.name, bind.server, extra=fields)
@@ -401,7 +413,7 @@ class SchedulingLoop:
 
     def _end(self, bind: Bind, pod: PodToBind, result: BindResult) -> None:
         uid = bind.task.uid
-        if result is BindResult.BOUND:
+        if result.is_done:
             self._observer.pod_scheduled(pod.tenant, self._wall_clock() - pod.ready_since)
         for instruction in self._pacing.handle(BindEnded(uid, result), self._clock()):
             if isinstance(instruction, Announce):

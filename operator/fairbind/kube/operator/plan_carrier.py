@@ -83,8 +83,8 @@ class PlanCarrier(Generic[Pod]):
     async def _carry(self, bind: Bind, pod: Pod, under_way: _UnderWay) -> None:
         result = BindResult.DEFERRED if under_way.is_broken else await self._send(bind, pod)
         under_way.ended += 1
-        under_way.bound += result is BindResult.BOUND
-        under_way.is_broken |= result is not BindResult.BOUND
+        under_way.bound += result.is_done
+        under_way.is_broken |= not result.is_done
         if self._plans.get(bind.task.uid) is under_way:
             del self._plans[bind.task.uid]
         self._end(bind, pod, result)
