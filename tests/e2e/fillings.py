@@ -71,7 +71,7 @@ class Scene:
             task_class = world.snapshot.task_classes[n]
             fitting = world.fitting(task_class, pool)
             if policy == "two-choices-drfh":
-                fitting = world.draw(task_class, fitting[0], fitting) or fitting
+                fitting = world.draw(task_class, fitting[0], fitting, pool) or fitting
             if policy == "first-fit-drfh":
                 fitting = fitting[:1]
             world.put(n, world.find_best_fit(task_class, fitting))

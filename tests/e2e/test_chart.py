@@ -242,6 +242,7 @@ class TestRendering:
             "unclaimedNamespaces": "refuse",
             "fairnessResources": ["cpu"],
             "nodeSelector": {"pool": "shared"},
+            "guided": False,
             "reservations": {"mode": "Off", "maxSeconds": 60, "most": "5%"},
         }
         policy = find(render(f"--set-json=policy={json.dumps(values)}"), "SchedulingPolicy", "default")
@@ -480,6 +481,7 @@ class TestLifecycle:
             "policy": "ps-dsf",
             "serverClassTolerance": "0.1",
             "unclaimedNamespaces": "tenant",
+            "guided": True,
             "reservations": {"mode": "On", "maxSeconds": 600, "most": "10%"},
         }
         assert fresh.api.get(f"{POLICIES}/default")["spec"] == spec

@@ -48,7 +48,7 @@ def test_shares_of_two_thousand_pods_are_those_of_bind_mode(
     """An operator that follows a mechanism leads when it knows the mechanism's answer, so that it decides all by it."""
     api, chosen = backlog.api, POLICIES[case.policy]
     backlog.stock()
-    policy(policy=case.policy, **case.spec)
+    policy(policy=case.policy, guided=False, **case.spec)
     expected = backlog.compute_expected(case)
     with hold_lease(api) as let_go:
         started = operator("--mode", "gate")

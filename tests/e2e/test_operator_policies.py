@@ -142,7 +142,7 @@ class Stage:
                 for name, amounts in scene.nodes.items()
             ]
         )
-        self.policy(policy=case.policy, **case.spec)
+        self.policy(policy=case.policy, guided=False, **case.spec)
         spaces = {name: self.namespace() for name in scene.pods}
         for name, space in spaces.items():
             self.tenant(f"{stem}-{name}", namespaces=[space], weight=scene.weights.get(name, 1))
@@ -269,7 +269,7 @@ def test_the_example_of_the_documents(stage: Stage, chosen: str, of_edge: int) -
     large, small = ({"cpu": cpu, "memory": memory, "pods": "110"} for cpu, memory in (("32", "128Gi"), ("8", "16Gi")))
     stage.nodes([make_node(f"{stem}-large-{k}", allocatable=large) for k in range(3)])
     stage.nodes([make_node(f"{stem}-small-{k}", allocatable=small, labels={SIZE: "small"}) for k in range(2)])
-    stage.policy(policy=chosen)
+    stage.policy(policy=chosen, guided=False)
     edge, batch = stage.namespace(), stage.namespace()
     for space in (edge, batch):
         stage.tenant(namespaces=[space])

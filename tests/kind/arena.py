@@ -146,7 +146,9 @@ class Arena:
 
     def set_policy(self, **spec: object) -> None:
         """Set the default policy, on the workers alone."""
-        set_policy(self.api, {"serverClassTolerance": "0.02", **spec, "nodeSelector": {POOL: self.pool}})
+        set_policy(
+            self.api, {"serverClassTolerance": "0.02", "guided": False, **spec, "nodeSelector": {POOL: self.pool}}
+        )
 
     def play(
         self, policy: str, totals: Mapping[str, float], fair: Mapping[str, float] | None, **options: object

@@ -43,9 +43,13 @@ from fairbind.scheduling.cycle.servers.random_choices import RandomChoices
 Level = tuple[bool, Fraction, float]
 """Whether it is infinite, the value, and for who follows a target how far the tenant is on this very pool."""
 
+Candidate = tuple[Level, str, tuple[float | str, ...], int, int | None]
+"""The level, the tenant, what orders its tasks, the class, the pool."""
+
 ZERO: Level = (False, Fraction(0), 0.0)
 BY_CLASS = {"ps-dsf", "rps-dsf"}
 FOLLOWING = {policy.id for policy in POLICIES.values() if policy.follows_targets}
+GUIDED = {policy.id for policy in POLICIES.values() if policy.is_guided}
 
 
 def count_in(counter: DomainCounter, task_class: TaskClass) -> int:
@@ -86,13 +90,19 @@ class World:
     def split_servers(self) -> list[int] | None:
         """The pool of each server; None: there is one pool."""
         snapshot, targets = self.snapshot, self.snapshot.targets
-        if self.policy in BY_CLASS:
+        if self.policy in BY_CLASS and not self.is_guided:
             table = snapshot.servers  # open servers that are not usable are together, after all classes
             pools = zip(table.class_k.tolist(), table.usable_k.tolist(), strict=True)
             return [pool if usable else len(table.class_names) for pool, usable in pools]
-        if self.policy in FOLLOWING and targets is not None and targets.class_names:
+        if (self.policy in FOLLOWING or self.is_guided) and targets is not None and targets.class_names:
             return [targets.class_of.get(name, len(targets.class_names)) for name in snapshot.servers.names]
         return None
+
+    @property
+    def is_guided(self) -> bool:
+        """Whether targets say on which class of servers a task belongs."""
+        targets = self.snapshot.targets
+        return self.policy in GUIDED and targets is not None and len(targets.class_names) > 1
 
     def count_on_pool(self, name: str, pool: int, amounts: tuple[int, ...]) -> None:
         held = self.on_pool.get((name, pool), [0] * len(self.snapshot.resources))
@@ -189,6 +199,12 @@ class World:
         """How far the tenant is by the policy's measure."""
         if self.policy in FOLLOWING:
             return self.lag(name, pool)
+        if self.is_guided and self.policy not in BY_CLASS:
+            return *self.own_level(name, None)[:2], self.find_place(name, pool)
+        return self.own_level(name, pool)
+
+    def own_level(self, name: str, pool: int | None) -> Level:
+        """How far the tenant is by a measure that knows no targets."""
         if self.policy == "tsf":
             total = sum((self.task_share(demand) for demand in self.tasks[name]), Fraction(0))
             return False, total / self.find_tenant(name).weight, 0.0
@@ -230,10 +246,7 @@ class World:
             given = sum((max(self.target(t.name) or ()) for t in served), Fraction(0))
             unit = given / sum((t.weight for t in served), Fraction(0))
         target = self.target(name)
-        place = 0.0
-        if pool is not None:
-            known = targets.shares_by_class.get(name, ())
-            place = self.place(name, pool, None if target is None else known[pool] if pool < len(known) else 0.0)
+        place = self.find_place(name, pool)
         if target is None:
             return False, weighted / unit, place
         if not any(target):
@@ -255,6 +268,14 @@ class World:
             for r, resource in enumerate(self.snapshot.resources)
         ]
 
+    def find_place(self, name: str, pool: int | None) -> float:
+        """How far the tenant is on the pool."""
+        if pool is None or self.snapshot.targets is None:
+            return 0.0
+        known = self.snapshot.targets.shares_by_class.get(name, ())
+        goal = known[pool] if pool < len(known) else 0.0
+        return self.place(name, pool, None if self.target(name) is None else goal)
+
     def place(self, name: str, pool: int, target: float | None) -> float:
         """How far the tenant is on the pool: in parts of its target there, or of the pool when it has no target."""
         held = self.on_pool.get((name, pool), [0] * len(self.snapshot.resources))
@@ -262,7 +283,8 @@ class World:
         for r, _ in self.denominators(name):
             whole = self.snapshot.total_r[r]
             if target is None:
-                members = [k for k in range(len(servers.names)) if servers.usable_k[k] and self.is_in(k, pool)]
+                counted_k = servers.usable_k | servers.accepting_k
+                members = [k for k in range(len(servers.names)) if counted_k[k] and self.is_in(k, pool)]
                 whole = sum(int(servers.capacity_kr[k, r]) for k in members)
             shares.append(held[r] / whole if whole > 0 else 0.0)
         if target is None:
@@ -274,6 +296,8 @@ class World:
         snapshot, servers = self.snapshot, self.snapshot.servers
         tenant = self.find_tenant(name)
         counted_k = servers.usable_k if pool is None else servers.accepting_k
+        if self.is_guided and pool is not None:
+            counted_k = servers.usable_k | servers.accepting_k
         largest = Fraction(0)
         for r, resource in enumerate(snapshot.resources):
             if not snapshot.counts_r[r] or snapshot.total_r[r] == 0 or self.held[name][r] == 0:
@@ -292,7 +316,7 @@ class World:
 
     def find_next(self) -> tuple[int, int | None] | None:
         """Return whose turn it is as (class, pool), or None when nothing fits."""
-        candidates = []
+        candidates: list[Candidate] = []
         for n, task_class in self.open_classes():
             for pool in self.pools():
                 if self.fitting(task_class, pool):
@@ -301,15 +325,23 @@ class World:
                     candidates.append((level, name, self.turn_of(self.waiting[n][0]), n, pool))
         if not candidates:
             return None
+        if self.is_guided and self.policy in BY_CLASS:
+            candidates = self.choose_lacking(candidates)
         # The place on the pool is a tenant's own matter: it decides where, and not who.
         first = min((level[:2], name) for level, name, *_ in candidates)
         leading = [(level[2], turn, n, pool) for level, name, turn, n, pool in candidates if (level[:2], name) == first]
-        if first[0] == ZERO[:2] and self.policy in BY_CLASS:
+        if first[0] == ZERO[:2] and self.policy in BY_CLASS and not self.is_guided:
             # Who holds nothing begins with its first task, in the pool of which the task takes the least part.
             *_, n, pool = min((turn, self.part(n, pool), rank(pool), n, pool) for _, turn, n, pool in leading)
         else:
             *_, n, pool = min((place, rank(pool), turn, n, pool) for place, turn, n, pool in leading)
         return n, pool
+
+    def choose_lacking(self, candidates: list[Candidate]) -> list[Candidate]:
+        """Those on pools where the tenant is below its target; of a tenant with none such, all."""
+        lacking = [one for one in candidates if self.find_place(one[1], one[4]) < 1]
+        names = {one[1] for one in lacking}
+        return lacking + [one for one in candidates if one[1] not in names]
 
     def part(self, n: int, pool: int | None) -> Level:
         """The part of the pool that one task of the class takes: the level of who holds just this."""
@@ -356,7 +388,7 @@ class World:
         if self.policy == "first-fit-drfh":
             assert chosen == fitting[0], "not the first"
             return
-        if self.policy == "two-choices-drfh" and (drawn := self.draw(task_class, chosen, fitting)):
+        if self.policy == "two-choices-drfh" and (drawn := self.draw(task_class, chosen, fitting, pool)):
             fitting = drawn
             assert chosen in fitting, "one of the drawn servers has room"
         terms = {k: self.distance(task_class, k) for k in fitting}
@@ -370,13 +402,14 @@ class World:
         ]
         assert not earlier, "an equal server comes first by name"
 
-    def draw(self, task_class: TaskClass, chosen: int, fitting: list[int]) -> list[int]:
+    def draw(self, task_class: TaskClass, chosen: int, fitting: list[int], pool: int | None) -> list[int]:
         """Those of the two drawn servers that have room; drawn are two of those that are wanted like the chosen.
 
         fitting: of those of the pool that are wanted like it those that have room, to which soft wishes keep the draw.
         """
         wish_k = task_class.placement.preference_k
-        among = [k for k in self.eligible(task_class) if wish_k is None or wish_k[k] == wish_k[chosen]]
+        eligible = [k for k in self.eligible(task_class) if self.is_in(k, pool)]
+        among = [k for k in eligible if wish_k is None or wish_k[k] == wish_k[chosen]]
         if task_class.preferences is not None:
             among = fitting
         task = self.waiting[next(n for n, c in enumerate(self.snapshot.task_classes) if c is task_class)][0]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from fairbind.model import PolicySettings, Snapshot
 from fairbind.scheduling import POLICIES, CycleState, UnschedulableCache, run_cycle
 from fairbind.scheduling.cycle.draft import Draft, Mark
+from fairbind.scheduling.policies.guided import Guided
 from fairbind.scheduling.policies.target_ratios import TargetRatios
 from scheduling.drafts import Story
 
@@ -123,8 +124,8 @@ class Walk:
             for pool in pools:
                 level = self.draft.measure.compute_level(progress, pool)
                 assert level == anew.measure.compute_level(anew.progress_of[name], pool)
-        if isinstance(self.draft.measure, TargetRatios) and isinstance(anew.measure, TargetRatios):
-            for name, progress in self.draft.progress_of.items():
-                place_p = anew.measure._get_standing(anew.progress_of[name]).place_p
-                np.testing.assert_array_equal(self.draft.measure._get_standing(progress).place_p, place_p)
+        measure, of_anew = self.draft.measure, anew.measure
+        if isinstance(measure, TargetRatios | Guided) and isinstance(of_anew, TargetRatios | Guided):
+            for name in self.draft.progress_of:
+                np.testing.assert_array_equal(measure._places.get(name), of_anew._places.get(name))
         assert look(self.draft) == fill(anew)

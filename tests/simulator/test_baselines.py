@@ -78,7 +78,8 @@ def test_kueues_rule_does_not_look_below_the_quota() -> None:
         tenants=name_tenants(),
     )
     assert count_running(document, "kueue-rule") == {"a": 8, "b": 0}
-    assert count_running(document, "best-fit-drfh") == {"a": 6, "b": 2}
+    assert count_running({**document, "guided": False}, "best-fit-drfh") == {"a": 6, "b": 2}
+    assert count_running(document, "best-fit-drfh") == {"a": 4, "b": 4}
 
 
 def test_kueues_rule_gives_what_is_above_quotas_by_weight() -> None:
@@ -200,7 +201,7 @@ def test_fragmentation_keeps_cpus_for_gpus(policy: str) -> None:
     servers = {task: one[0][3] for task, one in find_attempts(run(make_gpu_cluster(), policy)).items()}
 
     assert servers == {"a-0": "gpu-0", "a-1": "plain-0", "b-0": "gpu-0", "b-1": None}
-    first_fit = find_attempts(run(make_gpu_cluster(), "first-fit-drfh"))
+    first_fit = find_attempts(run({**make_gpu_cluster(), "guided": False}, "first-fit-drfh"))
     assert [one[0][3] for one in first_fit.values()] == ["gpu-0", "gpu-0", None, None]
 
 

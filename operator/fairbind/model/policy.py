@@ -36,6 +36,7 @@ class PolicySettings:
     expected_tenants: how many tenants `dynamic-drf` expects in the end; None or fewer than there are: those there are.
     seed: what the draws of `two-choices-drfh` start from.
     unclaimed: what happens to the tasks of namespaces that no declared tenant claims.
+    guided: whether the exact mechanism says to which class of servers a task goes, where the policy has one.
     reservations: what is kept for tenants that are rightfully next and whose tasks fit nowhere yet.
     """
 
@@ -47,4 +48,5 @@ class PolicySettings:
     expected_tenants: int | None = None
     seed: int = 0
     unclaimed: Unclaimed = Unclaimed.TENANT
+    guided: bool = True
     reservations: ReservationSettings = DEFAULT_RESERVATIONS

@@ -49,6 +49,10 @@ from fairbind.what_if.listed_objects import build_cache
 from fairbind.what_if.reading import NANOSECONDS
 from fairbind.what_if.virtual_operator import VirtualOperator
 
+MOST_SOLVES = 1_000
+"""So often in a run targets are made at most, and no more often than the operator makes them."""
+SOLVES_EVERY = 2 * NANOSECONDS
+
 NEW_NODE = "(a new node)"
 """The name by which autoscalers ask what a node would take: no pod can select it, as no label may have such a value."""
 
@@ -127,6 +131,7 @@ class Simulation:
             explains=any(isinstance(event.action, StartAutoscaler) for event in scenario.events),
             epoch=self._first_created,
             find_start=self._find_start,
+            solves_every=self._compute_pause(),
         )
         self._measures = self._make_measures(yardsticks)
         self._arrived = 0
@@ -143,6 +148,12 @@ class Simulation:
         self._pods: dict[int, PodFacts] = {}
         self._attempts: dict[int, int] = {}
         self._over: list[tuple[int, _Running, int | None]] = []
+
+    def _compute_pause(self) -> int:
+        """Return how long targets are good for at least."""
+        horizon = self._scenario.horizon
+        span = max(self._arrival, default=0) if horizon is None else horizon
+        return max(SOLVES_EVERY, span // MOST_SOLVES)
 
     def _make_measures(self, yardsticks: Sequence[str]) -> Measures:
         scenario = self._scenario
@@ -466,7 +477,8 @@ def _make_cache(scenario: Scenario, policy: str, on_change: Callable[[], None]) 
         return cache
     # A scheduler of slots is no operator, so all of a tenant's jobs are looked at, however many there are.
     cache = ClusterCache(SCHEDULER, on_change, is_limited=policy != SLOTS)
-    cache.set_policy(set_policy(PolicySettings(seed=scenario.seed, reservations=scenario.reservations), policy))
+    settings = PolicySettings(seed=scenario.seed, reservations=scenario.reservations, guided=scenario.guided)
+    cache.set_policy(set_policy(settings, policy))
     cache.replace_tenants(scenario.tenants)
     _add_namespaces(cache, scenario, set())
     return cache

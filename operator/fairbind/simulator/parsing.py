@@ -14,7 +14,7 @@ import msgspec
 from fairbind.cluster.objects.decode import NODES
 from fairbind.cluster.objects.facts import PODS as SLOTS
 from fairbind.cluster.objects.facts import NodeFacts
-from fairbind.cluster.tenancy.policies import read_reservations
+from fairbind.cluster.tenancy.policies import read_guided, read_reservations
 from fairbind.cluster.tenancy.tenants import TenantSpec
 from fairbind.fairness.problems.fields import DocumentName, Path, show_value
 from fairbind.model.policy import DEFAULT_POLICY
@@ -67,7 +67,7 @@ UNLIMITED_PODS: Final = 1_000_000
 
 SCENARIO_FIELDS: Final = (
     "name", "seed", "horizon", "cluster", "tenants", "workload", "events", "policies", "measureEvery",
-    "slots", "composite", "notes", "reservations",
+    "slots", "composite", "notes", "reservations", "guided",
 )  # fmt: skip
 SHAPE_FIELDS: Final = ("shape", "count", "capacity", "labels", "taints")
 TAINT_FIELDS: Final = ("key", "value", "effect")
@@ -111,6 +111,7 @@ def parse_scenario(document: object) -> Scenario:
         slots=read_whole(members["slots"], ("slots",), 1, MOST_SLOTS) if "slots" in members else DEFAULT_SLOTS,
         composite=read_text(members["composite"], ("composite",)) if "composite" in members else None,
         reservations=read_reservations(members.get("reservations"), "reservations"),
+        guided=read_guided(members.get("guided", True), "guided"),
         notes=tuple(
             read_text(note, ("notes", place)) for place, note in enumerate(read_optional_list(members, "notes", ()))
         ),

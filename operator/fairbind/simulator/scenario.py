@@ -220,6 +220,7 @@ class Scenario:
     server, for the policy of that name. composite: from which sources it was put together; None when from one. notes:
     what was assumed.
     start: of a snapshot, what is there beside nodes and tasks; None: nothing but the tenants.
+    guided: whether policies of our own are.
     reservations: of policies of our own; rules of others have none.
     """
 
@@ -236,4 +237,5 @@ class Scenario:
     composite: str | None = None
     notes: tuple[str, ...] = ()
     start: ListedObjects | None = None
+    guided: bool = True
     reservations: ReservationSettings = DEFAULT_RESERVATIONS

@@ -278,6 +278,11 @@ SCENARIO_SCHEMA: Final[dict[str, Any]] = {
                     },
                 },
             },
+            "guided": {
+                "description": "Whether exact shares say to which class of nodes a pod goes, as in a SchedulingPolicy.",
+                "type": "boolean",
+                "default": True,
+            },
             "slots": {
                 "description": "Into how many slots the policy `slots` divides the largest server.",
                 "type": "integer",

@@ -23,6 +23,7 @@ from fairbind.cluster.objects.facts import CPU, MEMORY, NodeFacts, PodFacts
 from fairbind.cluster.objects.requests import make_demand
 from fairbind.model import PolicySettings
 from fairbind.model.reservations import NO_RESERVATIONS
+from fairbind.scheduling import POLICIES
 from fairbind.simulator.baselines.base import DECIDED_OUTSIDE, find_base
 from fairbind.simulator.scenario import Scenario, Shape
 
@@ -35,10 +36,10 @@ DEFAULT_SLOTS: Final = 14
 def set_policy(settings: PolicySettings, policy: str) -> PolicySettings:
     """Return settings with which the operator's code decides as a policy does."""
     if policy == SLOTS:
-        return replace(
-            settings, policy="first-fit-drfh", fairness_resources=(SLOT_RESOURCE,), reservations=NO_RESERVATIONS
-        )
-    return replace(settings, policy=find_base(policy) or DECIDED_OUTSIDE)
+        settings = replace(settings, fairness_resources=(SLOT_RESOURCE,), reservations=NO_RESERVATIONS)
+        return replace(settings, policy="first-fit-drfh", guided=False)
+    is_own = policy in POLICIES  # of the rules of others, and of other choices of servers, nothing is guided
+    return replace(settings, policy=find_base(policy) or DECIDED_OUTSIDE, guided=settings.guided and is_own)
 
 
 def divide_into_slots(scenario: Scenario) -> Scenario:

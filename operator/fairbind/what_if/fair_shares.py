@@ -14,16 +14,17 @@ from fairbind.scheduling.fair_shares.problem import (
     make_exact_problem,
     solve_exactly,
 )
-from fairbind.scheduling.policies.registry import POLICIES
+from fairbind.scheduling.policies.registry import POLICIES, reads_targets
 
 
 class FairShares:
     """Solves when what tenants want, who they are or what servers have has changed.
 
-    policy: whose mechanism; it need not be the one that decides. None: a rule without any.
+    policy: whose mechanism; it need not be the one that decides. None: a rule without any. every: nanoseconds that
+    targets are good for, at least; 0: they are of now whenever they are asked for.
     """
 
-    def __init__(self, cache: ClusterCache, policy: str | None) -> None:
+    def __init__(self, cache: ClusterCache, policy: str | None, *, every: int = 0) -> None:
         self._cache = cache
         self._warm = WarmStart()
         self._solved: ExactProblem | None = None
@@ -31,7 +32,8 @@ class FairShares:
         self._policy = policy
         known = None if policy is None else POLICIES[policy]
         self._has_mechanism = known is not None and known.mechanism is not None
-        self._follows_targets = known is not None and known.follows_targets
+        self._every = every
+        self._due_at = 0
 
     def compute(self) -> dict[str, float] | None:
         """Return the fair share of each tenant; None when the policy has no mechanism or it gives no answer."""
@@ -41,10 +43,11 @@ class FairShares:
             return {tenant.name: 0.0 for tenant in self._cache.build_snapshot().tenants}
         return None if self._answer is None else dict(self._answer.fair_shares)
 
-    def follow(self) -> None:
-        """Give the targets of now to a policy that follows them."""
-        if self._follows_targets:
+    def follow(self, now: int = 0) -> None:
+        """Give the targets of now to a policy that reads them; they may be as old as `every` says."""
+        if now >= self._due_at and reads_targets(self._cache.settings):
             self._refresh()
+            self._due_at = now + self._every
             self._cache.set_targets(None if self._answer is None else self._answer.targets)
 
     def _refresh(self) -> bool:

@@ -38,6 +38,7 @@ class VirtualOperator:
     follow: called with what each cycle saw and decided, before its decisions start. explains: whether anything reads
     why tasks wait. If not, cycles do not explain again what fitted nowhere; in simulated time nearly every cycle would.
     epoch: when its time begins, seconds since the epoch. find_start: when a running task began, likewise.
+    solves_every: for so many nanoseconds the targets of a policy are not made again.
     scale: what shares were measured by at the last cycle. waits: those of the last cycle.
     """
 
@@ -52,6 +53,7 @@ class VirtualOperator:
         explains: bool = True,
         epoch: float = 0.0,
         find_start: Callable[[RunningTask], float] = attrgetter("start"),
+        solves_every: int = 0,
     ) -> None:
         self._start = start
         self._follow = follow
@@ -66,7 +68,7 @@ class VirtualOperator:
         self._noted: Iterable[Wait] = ()
         self.waits: Iterable[Wait] = ()
         self.cache = make_cache(self._note_change)
-        self.fair_shares = FairShares(self.cache, policy)
+        self.fair_shares = FairShares(self.cache, policy, every=solves_every)
         self.scale: Scale = self.cache.skip_snapshot()
 
     def _note_change(self) -> None:
@@ -83,10 +85,10 @@ class VirtualOperator:
         """
         self._clock += (now - self._flushed_at) / NANOSECONDS
         self._flushed_at = now
-        self.fair_shares.follow()
         if not self.cache.queries.has_waiting:
             self._note_idle()
             return
+        self.fair_shares.follow(now)
         self._is_undecided = True
         while self._is_undecided and not should_stop():
             if not self._is_told:

@@ -30,7 +30,7 @@ from fairbind.cluster.state.pods import PodEntry, PodRecord, find_detail, find_t
 from fairbind.cluster.state.positions import Bound, Waiting
 from fairbind.cluster.tenancy.tenants import SYSTEM_NAMESPACES, Directory, TenantSpec
 from fairbind.model import PolicySettings, ServerTable, Snapshot, Targets, Wait
-from fairbind.scheduling import POLICIES
+from fairbind.scheduling import reads_targets
 
 
 class ClusterCache:
@@ -115,7 +115,7 @@ class ClusterCache:
         """Take what the policy's exact mechanism gives, for policies that follow it."""
         if targets != self.books.targets:
             self.books.targets = targets
-            if POLICIES[self.books.settings.policy].follows_targets:
+            if reads_targets(self.books.settings):
                 self._touch()
 
     def set_tenant(self, spec: TenantSpec) -> None:

@@ -42,7 +42,7 @@ from fairbind.model import (
     TaskClass,
     leave_out,
 )
-from fairbind.scheduling import POLICIES
+from fairbind.scheduling import POLICIES, reads_targets
 
 _Asked = tuple[PodTerms | None, frozenset[PodTerm], Constraints, str | None, Rank, tuple[LimitRule, ...]]
 """All that the rules of a class depend on: pod terms, terms that select it, constraints, pin, rank, limits of nodes."""
@@ -116,6 +116,8 @@ class SnapshotBuilder:
             self._books.settings.server_class_tolerance,
             self._books.servers.usable_k,
         )
+        targets = self._find_targets()
+        needs_detail = POLICIES[self._books.settings.policy].needs_detail or targets is not None
         servers = ServerTable(
             names=self._books.servers.names,
             capacity_kr=self._books.servers.capacity_kr,
@@ -133,9 +135,9 @@ class SnapshotBuilder:
             fits_r=compute_fits(self._books, axes),
             total_r=self._books.servers.total_r,
             servers=servers,
-            tenants=self._books.usage.build_tenants(axes, detailed=POLICIES[self._books.settings.policy].needs_detail),
+            tenants=self._books.usage.build_tenants(axes, detailed=needs_detail),
             task_classes=task_classes,
-            targets=self._find_targets(),
+            targets=targets,
             running=self._books.running.build(axes),
             changes=changes,
             stale=frozenset(self._old_classes),
@@ -152,9 +154,9 @@ class SnapshotBuilder:
 
     def _find_targets(self) -> Targets | None:
         """Return what the policy's own mechanism gives; the answer of the one before says nothing any more."""
-        targets = self._books.targets
-        mechanism = POLICIES[self._books.settings.policy].mechanism
-        return targets if targets is not None and targets.mechanism == mechanism else None
+        targets, settings = self._books.targets, self._books.settings
+        is_own = targets is not None and targets.mechanism == POLICIES[settings.policy].mechanism
+        return targets if is_own and reads_targets(settings) else None
 
     def _make_task_classes(self, *, whole: bool) -> tuple[tuple[TaskClass, ...], ClassChanges | None]:
         """Return all classes, and what is other than the last time; None: that was not made to its end."""

@@ -62,6 +62,7 @@ def parse_policy(policy_object: Mapping[str, Any]) -> PolicySettings:
         server_selector=tuple(sorted(selector.items())),
         unclaimed=_read_unclaimed(spec),
         reservations=read_reservations(spec.get("reservations"), "spec.reservations"),
+        guided=read_guided(spec.get("guided", True), "spec.guided"),
         **_read_parameters(spec, policy),
     )
 
@@ -106,6 +107,13 @@ def read_reservations(value: object, where: str) -> ReservationSettings:
     )
     most = _read_percentage(fields.get("most"), f"{where}.most") if "most" in fields else defaults.most
     return ReservationSettings(mode == "On", float(seconds), most)
+
+
+def read_guided(value: object, where: str) -> bool:
+    """Return whether an object lets the policy be guided. InvalidProblemError names the field."""
+    if not isinstance(value, bool):
+        raise InvalidProblemError(f"{where} must be true or false, not {value!r}")
+    return value
 
 
 def _read_percentage(value: object, where: str) -> Fraction:

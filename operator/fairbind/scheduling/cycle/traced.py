@@ -33,7 +33,7 @@ def trace_decisions(snapshot: Snapshot, settings: PolicySettings, count: int) ->
     with expect_undefined_scores():
         draft = Draft(snapshot, policy, seed=settings.seed)
         measure = draft.measure
-        has_classes = policy.is_fair and measure.pools.pool_k is not None
+        has_classes = policy.decides_class and measure.pools.pool_k is not None
         while len(decisions) < count and (choice := draft.find_choice()) is not None:
             pool = measure.pools.get_pool(choice.server)
             share = measure.compute_share(choice.queue.progress, pool) if policy.is_fair else None

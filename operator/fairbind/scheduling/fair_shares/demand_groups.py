@@ -259,6 +259,15 @@ def _compute_tasks_alone(groups: ServerGroups, demand_group: DemandGroup, axes: 
     return np.where(demand_group.usable_p, tasks_p, 0.0)
 
 
+def limit_parts(parts: Sequence[DemandGroup], groups: ServerGroups, axes: Sequence[int]) -> None:
+    """Let no part be of more tasks than could run, however many groups it was made of.
+
+    So a problem stays the same while tasks of a long backlog are placed and end.
+    """
+    for part in parts:
+        part.limit = min(part.limit, float(_compute_tasks_alone(groups, part, axes).sum()))
+
+
 def merge_demand_groups(
     demand_groups: Sequence[DemandGroup], total_r: FloatArray, *, is_one: bool
 ) -> list[DemandGroup]:

@@ -20,6 +20,7 @@ answer before, until they converge. (Asset fairness and TSF add up the shares of
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
@@ -39,6 +40,7 @@ from fairbind.scheduling.fair_shares.demand_groups import (
     ServerGroups,
     find_demand_groups,
     group_servers,
+    limit_parts,
     merge_demand_groups,
 )
 from fairbind.scheduling.policies.registry import POLICIES, Policy, get_policy
@@ -58,9 +60,9 @@ class ExactProblem:
     """A problem for the exact library, and what its rows mean.
 
     problem: its tenants are the parts. mechanism, alpha: for `compute_allocation`. tenants: the names of all tenants of
-    the snapshot. tenant_i: index of each part's tenant. wanted_i: how many tasks of each part the tenant
-    wants, also more than could run. weight_n: the tenants' weights. class_of: the index of the
-    problem's server entry by the server's name; empty where the mechanism sees a single pool.
+    the snapshot. tenant_i: index of each part's tenant. wanted_i: how many tasks of each part the tenant wants; if it
+    has several, also more than could run. weight_n: the tenants' weights. class_of: the index of the problem's server
+    entry by the server's name; empty where the mechanism sees a single pool.
     left_out: names of options (`Option`) that the cluster uses and the mechanism does not take, so that the answer does
     ignore them.
     """
@@ -118,6 +120,8 @@ def make_exact_problem(
     total_r = groups.capacity_pr[:, axes].sum(axis=0)
     demand_groups = find_demand_groups(snapshot, groups, axes)
     parts = merge_demand_groups(demand_groups, total_r, is_one=mechanism.is_one_bidder)
+    if not mechanism.is_one_bidder:
+        limit_parts(parts, groups, axes)
     if is_pooled:
         # In the order in which tenants came: it matters to the mechanism that knows arrivals.
         parts.sort(key=lambda part: (snapshot.tenants[part.tenant].since, snapshot.tenants[part.tenant].name))
@@ -133,13 +137,19 @@ def make_exact_problem(
         alpha=settings.alpha if Option.ALPHA in options else None,
         tenants=tuple(tenant.name for tenant in snapshot.tenants),
         tenant_i=np.array([part.tenant for part in parts], dtype=np.intp),
-        wanted_i=np.array([part.count for part in parts]),
+        wanted_i=_count_wanted(parts),
         weight_n=np.array([float(tenant.weight) for tenant in snapshot.tenants]),
         class_of={} if is_pooled else groups.group_of,
         left_out=left_out,
     )
     weight_i = compute_part_weights(exact, mechanism, _run_alone(exact))
     return replace(exact, problem=replace(problem, weight_i=weight_i))
+
+
+def _count_wanted(parts: list[DemandGroup]) -> FloatArray:
+    """Return `ExactProblem.wanted_i`. How long a backlog is of only one part changes no answer, so it is left out."""
+    several = Counter(part.tenant for part in parts)
+    return np.array([part.count if several[part.tenant] > 1 else part.limit for part in parts])
 
 
 def _build_problem(

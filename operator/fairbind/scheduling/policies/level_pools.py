@@ -123,6 +123,11 @@ def _make_class_pools(servers: ServerTable, counted_k: BoolArray, pool_k: NDArra
     return LevelPools([[a if a > 0 else ABSENT for a in amount_r] for amount_r in amount_pr], pool_k)
 
 
+def has_target_classes(snapshot: Snapshot) -> bool:
+    """Whether the snapshot's targets say on which of several classes of servers tenants should hold how much."""
+    return snapshot.targets is not None and len(snapshot.targets.class_names) > 1
+
+
 def compute_target_pools(snapshot: Snapshot) -> LevelPools:
     """Return a pool for each class of the targets, and a last one for servers that have come since.
 
@@ -134,7 +139,8 @@ def compute_target_pools(snapshot: Snapshot) -> LevelPools:
     count = len(targets.class_names) + 1
     class_of = targets.class_of
     pool_k = np.array([class_of.get(name, count - 1) for name in servers.names], dtype=np.int32)
-    amount_pr = _compute_sums(servers.capacity_kr, servers.usable_k, pool_k, count)
+    counted_k = servers.usable_k | servers.accepting_k  # a pool of servers that only take tasks has levels, too
+    amount_pr = _compute_sums(servers.capacity_kr, counted_k, pool_k, count)
     return LevelPools([[a if a > 0 else ABSENT for a in amount_r] for amount_r in amount_pr], pool_k)
 
 

@@ -22,7 +22,14 @@ from fairbind.model import RunningTask, Snapshot, TaskClass, Tenant
 from fairbind.model.decisions import WEIGHTED_SHARE
 from fairbind.model.servers import IndexArray
 from fairbind.model.shares import KEY_BITS
-from fairbind.scheduling.policies.level_pools import LevelPools, compute_class_pools, compute_cluster_pool
+from fairbind.scheduling.policies.level_pools import (
+    LevelPools,
+    compute_class_pools,
+    compute_cluster_pool,
+    compute_open_class_pools,
+    compute_target_pools,
+    has_target_classes,
+)
 from fairbind.scheduling.policies.levels import EXACT_POOLS, Progress, compute_progress, find_least_level
 
 Undo = Callable[[], None]
@@ -41,9 +48,11 @@ class Measure(Protocol):
     """
 
     pools: LevelPools
-    label: ClassVar[str]
     max_kept_levels: ClassVar[int]
     begins_small: ClassVar[bool]
+
+    @property
+    def label(self) -> str: ...  # noqa: D102
 
     def compute_level(self, progress: Progress, pool: int) -> int:
         """Return the level of a tenant on a pool, exactly."""
@@ -321,6 +330,12 @@ def compute_task_share(
 def build_cluster_shares(snapshot: Snapshot) -> DominantShares:
     """Return the weighted dominant share of the cluster's totals."""
     return DominantShares(compute_cluster_pool(snapshot))
+
+
+def build_class_shares(snapshot: Snapshot) -> DominantShares:
+    """Return the weighted virtual dominant share on each class of servers: the snapshot's, or those of its targets."""
+    compute = compute_target_pools if has_target_classes(snapshot) else compute_open_class_pools
+    return DominantShares(compute(snapshot))
 
 
 def get_progress(snapshot: Snapshot) -> dict[str, Progress]:

@@ -1,7 +1,12 @@
 """The online policies, one entry each: a new one is a new entry in `POLICIES` and nothing else.
 
 Every policy is progressive filling. It is said by whose level is compared and on which pool (the measure), and by how
-servers are ranked (the fit). Each names the exact mechanism that it approaches with small tasks, or follows.
+servers are ranked (the fit). Each names the exact mechanism that is its yardstick.
+
+How near it comes: a policy that follows its mechanism, or is guided by it, ends within a few percent of it where tasks
+are small beside servers, also where some tasks may use some servers only. Without targets a guided policy is the greedy
+rule of its paper. DRFH and TSF are then near their mechanisms where most tasks may use most servers, else up to a half
+off; PS-DSF is often far from its own, as it fills a class of servers with the first tenant that comes.
 """
 
 from __future__ import annotations
@@ -11,14 +16,16 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
 
-from fairbind.model import InvalidProblemError, Snapshot
+from fairbind.model import InvalidProblemError, PolicySettings, Snapshot
 from fairbind.scheduling.policies.fit import BestFit, FirstFit, FitRule
-from fairbind.scheduling.policies.level_pools import compute_open_class_pools, compute_residual_pools
+from fairbind.scheduling.policies.guided import guide
+from fairbind.scheduling.policies.level_pools import compute_residual_pools
 from fairbind.scheduling.policies.measures import (
     DominantShares,
     Measure,
     SumsOfShares,
     TaskShares,
+    build_class_shares,
     build_cluster_shares,
 )
 from fairbind.scheduling.policies.target_ratios import TargetRatios
@@ -34,7 +41,8 @@ class Policy:
     None: no such.
     is_fair: False: tenants' levels do not matter, all tasks wait in one line. has_random_choices: it looks at two of
     the servers.
-    follows_targets: it reads the snapshot's targets, which are made with that mechanism.
+    follows_targets: it compares tenants by the snapshot's targets, which are made with that mechanism.
+    is_guided: where the snapshot has targets, they say on which class of servers a tenant's next task belongs.
     needs_detail: it reads what tenants hold task by task or server by server.
     decides_class: tenants are compared by server class, so a task belongs on a server of the class that was decided.
     """
@@ -50,6 +58,7 @@ class Policy:
     is_fair: bool = True
     has_random_choices: bool = False
     follows_targets: bool = False
+    is_guided: bool = False
     needs_detail: bool = False
     decides_class: bool = False
 
@@ -84,9 +93,10 @@ _ENTRIES = (
         paper="Wang, Liang, Li, TPDS 2015, eq. (9); weights and mixed tasks: Ghodsi et al., NSDI 2011, 4.2 and 4.3",
         order=_LEAST_SHARE,
         server=_BEST_FIT,
-        build_measure=build_cluster_shares,
+        build_measure=guide(build_cluster_shares),
         build_fit=BestFit,
         mechanism="drfh",
+        is_guided=True,
     ),
     Policy(
         id="first-fit-drfh",
@@ -94,9 +104,10 @@ _ENTRIES = (
         paper="Wang, Liang, Li, TPDS 2015, section 6; Ghodsi et al., NSDI 2011, algorithm 1",
         order=_LEAST_SHARE,
         server="the first by name on which the task fits",
-        build_measure=build_cluster_shares,
+        build_measure=guide(build_cluster_shares),
         build_fit=FirstFit,
         mechanism="drfh",
+        is_guided=True,
     ),
     Policy(
         id="two-choices-drfh",
@@ -104,9 +115,10 @@ _ENTRIES = (
         paper="DRFH with the choice of servers of Mitzenmacher, The Power of Two Choices, TPDS 2001",
         order=_LEAST_SHARE,
         server="the better fit of two that are drawn at random; the best fit of all when the pod fits on neither",
-        build_measure=build_cluster_shares,
+        build_measure=guide(build_cluster_shares),
         build_fit=BestFit,
         mechanism="drfh",
+        is_guided=True,
         has_random_choices=True,
     ),
     Policy(
@@ -115,9 +127,10 @@ _ENTRIES = (
         paper="Khamse-Ashari et al., An Efficient and Fair Multi-Resource Allocation Mechanism, definition 4",
         order="the tenant and server class with the least weighted virtual dominant share",
         server="inside that class the one whose free resources are most like the task's demand",
-        build_measure=lambda snapshot: DominantShares(compute_open_class_pools(snapshot)),
+        build_measure=guide(build_class_shares),
         build_fit=BestFit,
         mechanism="ps-dsf",
+        is_guided=True,
         decides_class=True,
     ),
     Policy(
@@ -137,9 +150,10 @@ _ENTRIES = (
         paper="Wang et al., Multi-Resource Fair Sharing for Datacenter Jobs with Placement Constraints, SC 2016",
         order="the tenant with the least weighted task share: each task counts 1 / (how many the cluster could run)",
         server=_BEST_FIT,
-        build_measure=TaskShares,
+        build_measure=guide(TaskShares),
         build_fit=BestFit,
         mechanism="tsf",
+        is_guided=True,
         needs_detail=True,
     ),
     Policy(
@@ -185,3 +199,9 @@ def get_policy(policy_id: str, policies: Mapping[str, Policy] = POLICIES) -> Pol
         near = get_close_matches(policy_id, policies, n=1) or sorted(policies)
         raise InvalidProblemError(f"policy is {policy_id!r}; did you mean {' or '.join(near)}?")
     return policy
+
+
+def reads_targets(settings: PolicySettings) -> bool:
+    """Whether the policy that is chosen makes use of targets."""
+    policy = POLICIES[settings.policy]
+    return policy.follows_targets or (policy.is_guided and settings.guided)

@@ -121,6 +121,7 @@ def run(
         {
             "name": "drfh",
             "reservations": {"mode": "Off"},  # the paper has none
+            "guided": False,  # nor exact answers
             "seed": SEED,
             "horizon": day.seconds,
             "measureEvery": day.seconds,
