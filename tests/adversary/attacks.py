@@ -33,6 +33,7 @@ from adversary.storage import (
 )
 from e2e.api import ApiError, call_many
 from e2e.objects import make_pod
+from fairbind.cluster.objects.budget import MAX_TOLERATIONS
 from localplane.certificates import Authority
 
 if TYPE_CHECKING:
@@ -51,22 +52,28 @@ ELSEWHERE = ("127.0.0.2", 0)
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """row: its number in docs/reliability/adversary.md. arguments: what the operator is started with."""
+    """row: its number in docs/reliability/adversary.md. arguments: what the operator is started with.
+
+    fits: whether its waiting pods fit on nodes, so that kube-scheduler asks about them in extender mode.
+    """
 
     row: str
     name: str
     apply: Callable[[Stage], AbstractContextManager[Repeated]]
     arguments: tuple[str, ...] = ()
+    fits: bool = False
 
 
 ATTACKS: list[Attack] = []
 
 
-def attack(row: str, name: str, *arguments: str) -> Callable[[Callable[[Stage], Iterator[Repeated]]], None]:
+def attack(
+    row: str, name: str, *arguments: str, fits: bool = False
+) -> Callable[[Callable[[Stage], Iterator[Repeated]]], None]:
     """Register a generator as an attack."""
 
     def register(apply: Callable[[Stage], Iterator[Repeated]]) -> None:
-        ATTACKS.append(Attack(row, name, contextlib.contextmanager(apply), arguments))
+        ATTACKS.append(Attack(row, name, contextlib.contextmanager(apply), arguments, fits))
 
     return register
 
@@ -258,7 +265,7 @@ def junk_tokens(stage: Stage) -> Iterator[Repeated]:
     pool.clear()
 
 
-@attack("9", "a namespace whose bindings are answered with 500")
+@attack("9", "a namespace whose bindings are answered with 500", fits=True)
 def failing_binds(stage: Stage) -> Iterator[Repeated]:
     """By a webhook of its own; 3,000 pods that have room everywhere."""
     with failing_webhook() as (url, authority):
@@ -371,10 +378,22 @@ def relabelled_terms(stage: Stage) -> Iterator[Repeated]:
     remove_all(stage)
 
 
+def make_ordinary(*, fits: bool) -> Json:
+    """Return a pod that no node can hold, or one that fits and gets no turn; see `ordinary_pods`."""
+    if not fits:
+        return make_pod(HUGE)
+    keys = (f"t{number}" for number in range(MAX_TOLERATIONS + 1))
+    return make_pod(SMALL, tolerations=[{"key": key, "operator": "Exists"} for key in keys])
+
+
 @contextlib.contextmanager
-def ordinary_pods(stage: Stage, count: int) -> Iterator[None]:
-    """Let so many plain pods of the attacker wait: all who have many pods in kube-scheduler's queue cost that much."""
-    stage.make_pods(ATTACKER, [make_pod(HUGE) for _ in range(count)])
+def ordinary_pods(stage: Stage, count: int, *, fits: bool) -> Iterator[None]:
+    """Let so many harmless pods of the attacker wait: all who have many pods in kube-scheduler's queue cost that much.
+
+    fits: whether they fit on nodes and get no turn, as they have more tolerations than fairbind looks at; in extender
+    mode kube-scheduler looks at such a pod after each binding. If not, no node can hold them.
+    """
+    stage.make_pods(ATTACKER, [make_ordinary(fits=fits) for _ in range(count)])
     yield
     stage.remove_pods(ATTACKER)
 

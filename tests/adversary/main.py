@@ -47,7 +47,7 @@ SMALL = Size(nodes=200, tenants=20, probes=25, rounds=2, scale=0.1)
 class Outcome:
     """What became of an attack or a theft. without, during: p99 in seconds from creation to binding of a quiet tenant.
 
-    ordinary: the same beside as many plain pods as the attack has that wait, where that is measured.
+    ordinary: the same beside as many harmless pods as the attack has that wait, where that is measured.
     pause: the longest time between two renewals of the lease. memory: the most that the operator had, in MiB.
     """
 
@@ -188,7 +188,7 @@ def try_attack(stage: Stage, attack: Attack, bearable: float) -> Outcome:
             outcome.figures |= {"repeated": repeater.done, "refused": repeater.failed}
             is_bearable = outcome.during <= bearable  # then it matters little how long it takes without
             outcome.without = before if is_bearable else max(before, stage.measure())
-            measure_ordinary(stage, outcome, bearable)
+            measure_ordinary(stage, attack, outcome, bearable)
         except (ApiError, AssertionError) as error:
             note_error(outcome, error)
             remove_all(stage)
@@ -203,11 +203,11 @@ def try_attack(stage: Stage, attack: Attack, bearable: float) -> Outcome:
     return outcome
 
 
-def measure_ordinary(stage: Stage, outcome: Outcome, bearable: float) -> None:
-    """Time the quiet tenant beside plain pods where it waits too long and pods wait in kube-scheduler's own queue."""
+def measure_ordinary(stage: Stage, attack: Attack, outcome: Outcome, bearable: float) -> None:
+    """Time the quiet tenant beside harmless pods, where it waits too long and the attack has pods that wait."""
     if stage.mode == BIND or not stage.waiting or not find_broken(outcome, bearable):
         return
-    with ordinary_pods(stage, stage.waiting):
+    with ordinary_pods(stage, stage.waiting, fits=attack.fits):
         stage.time_probe()
         outcome.ordinary = stage.measure()
 

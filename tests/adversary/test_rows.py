@@ -13,15 +13,17 @@ from typing import Any
 
 import pytest
 
-from adversary.attacks import ATTACKS
+from adversary.attacks import ATTACKS, make_ordinary
 from adversary.main import Outcome, find_broken, find_output, make_parser, note_error, select, writes_page
 from adversary.report import make_part, read_lines, renew, write_page
 from adversary.stage import Size, Stage, compute_p99, read_group_memory
 from adversary.test_adversary import MODES
 from adversary.thefts import THEFTS, find_own_conditions, find_unequal
+from cluster.builders import read_pod
 from e2e.api import ApiError
 from e2e.modes import give_to_kube_scheduler
 from e2e.objects import make_pod
+from fairbind.cluster.objects.constraints import FEATURES
 from faults.judge import Judge, LeaseWrite
 from localplane.tools import Tools
 
@@ -34,6 +36,14 @@ def test_every_row_and_every_theft_is_there() -> None:
     assert [theft.name for theft in THEFTS if not theft.in_small] == [
         "slots by pods that ask for 1m instead of nothing"
     ]
+
+
+def test_beside_pods_that_fit_the_quiet_tenant_is_compared_with_pods_that_fit_and_get_no_turn() -> None:
+    assert [attack.row for attack in ATTACKS if attack.fits] == ["9"]
+    fitting, large = (read_pod({**make_ordinary(fits=fits), "status": {}}) for fits in (True, False))
+    assert fitting.unsupported is not None
+    assert fitting.unsupported not in FEATURES, "kube-scheduler honours those itself"
+    assert large.unsupported is None
 
 
 @pytest.mark.parametrize(("mode", "only"), MODES)
