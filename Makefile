@@ -130,6 +130,10 @@ exam-perf: install ## Kubernetes' own throughput cases, with kube-scheduler and 
 bench-sim: install ## measure the simulator (TRACES=folder of published traces; writes docs/benchmarks/simulator.md)
 	$(VENV)/python tests/perf/sim.py $(if $(TRACES),--traces "$(TRACES)")
 
+.PHONY: starvation
+starvation: install ## how long tenants of large pods wait for their share, simulated (SEEDS=number, ONLY=part of a case's name; writes docs/benchmarks/starvation.md)
+	$(VENV)/python tests/simulator/starvation.py $(if $(SEEDS),--seeds "$(SEEDS)") $(if $(ONLY),--only "$(ONLY)")
+
 .PHONY: reproduce
 reproduce: install ## the papers' evaluations at their own size (about an hour; SMALL=paper: that one small, ONLY=paper; writes docs/reproduction)
 	@exec $(VENV)/python deploy/tools/reproduction.py $(if $(SMALL),--small "$(SMALL)") $(if $(ONLY),--only "$(ONLY)")
