@@ -32,7 +32,7 @@ from fairbind.cluster.loop.deciding import Decider  # noqa: E402
 from fairbind.cluster.loop.pacing import MAX_OUTSTANDING  # noqa: E402
 from fairbind.cluster.loop.pacing_events import RunCycle  # noqa: E402
 from fairbind.kube.operator.surroundings import freeze_heap  # noqa: E402
-from fairbind.model import Bind, PolicySettings  # noqa: E402
+from fairbind.model import Bind, PolicySettings, Targets  # noqa: E402
 from fairbind.model.policy import DEFAULT_POLICY  # noqa: E402
 from fairbind.scheduling import POLICIES  # noqa: E402
 from perf.google_servers import GOOGLE_SHAPES  # noqa: E402
@@ -95,7 +95,7 @@ class World:
     _full: whether every CPU is taken; then small pods ask for none.
     """
 
-    def __init__(self, case: Case, policy: str) -> None:
+    def __init__(self, case: Case, policy: str, *, guided: bool = False) -> None:
         self._case = case
         self._cluster, self._decider = Cluster(), Decider()
         self._cluster.cache.set_policy(PolicySettings(policy))
@@ -106,10 +106,23 @@ class World:
             self._apply(self._make_large(n))
         for n in range(case.waiting):
             self._apply(self._make_waiting(n))
+        if guided:
+            self._cluster.cache.set_targets(self._make_targets(POLICIES[policy].mechanism or ""))
         for _ in range(3):
             assert not self.decide()[1]
         gc.unfreeze()  # the world before
         freeze_heap()
+
+    def _make_targets(self, mechanism: str) -> Targets:
+        """Return targets by which all tenants hold equal parts of each class of nodes of one size."""
+        sizes = {tuple(sorted(node.items())): n for n, node in reversed([*enumerate(self._case.nodes)])}
+        index = {size: place for place, size in enumerate(sorted(sizes, key=sizes.__getitem__))}
+        class_of = {f"n{n}": index[tuple(sorted(node.items()))] for n, node in enumerate(self._case.nodes)}
+        names = tuple(f"n{sizes[size]}" for size in index)
+        tenants = [f"ns/t{n}" for n in range(self._case.tenants)]
+        part = 1 / len(tenants)
+        by_class = dict.fromkeys(tenants, (part / len(names),) * len(names))
+        return Targets(mechanism, ("cpu", "memory"), dict.fromkeys(tenants, (part, part)), names, class_of, by_class)
 
     def _apply(self, pod: Json) -> None:
         self._cluster.cache.pods.apply(read_pod(pod))
@@ -176,9 +189,9 @@ class World:
         assert not self.decide()[1]
 
 
-def measure(case: Case, rounds: int, policy: str = DEFAULT_POLICY) -> Iterator[Row]:
-    """Yield the rows of a case. policy: decides."""
-    world, found = World(case, policy), dict[str, list[tuple[float, float, float]]]()
+def measure(case: Case, rounds: int, policy: str = DEFAULT_POLICY, *, guided: bool = False) -> Iterator[Row]:
+    """Yield the rows of a case. policy: decides. guided: there are targets."""
+    world, found = World(case, policy, guided=guided), dict[str, list[tuple[float, float, float]]]()
     happenings: list[Callable[[], Iterator[tuple[str, tuple[float, float, float]]]]] = [world.have_pod_come]
     happenings += [world.have_large_end] if case.waiting else []
     for happen in happenings:
@@ -197,19 +210,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=200, help="how often each change happens (200)")
     parser.add_argument("--only", type=int, choices=(0, 1, 2), nargs="+", default=(0, 1, 2), help="of the clusters")
     parser.add_argument("--policy", choices=list(POLICIES), default=DEFAULT_POLICY, help=f"decides ({DEFAULT_POLICY})")
+    parser.add_argument("--guided", action="store_true", help="there are targets, as if solved for")
     parser.add_argument("--operator", metavar="PATH", help="the folder of the packages of another version")
     parser.add_argument("--output", type=Path, help="write the numbers here, too")
     options = parser.parse_args(arguments)
     rows, cases = [], list_cases()
     print(f"{'cluster':34} {'change':46} {'snapshot':>8} {'cycle':>8} {'assume':>8} {'all (ms)':>8}")
     for n in options.only:
-        for row in measure(cases[n], options.rounds, options.policy):
+        for row in measure(cases[n], options.rounds, options.policy, guided=options.guided):
             rows.append(row)
             figures = (row.snapshot, row.cycle, row.assume, row.all)
             print(f"{row.case:34} {row.change:46} " + " ".join(f"{each:8.3f}" for each in figures), flush=True)
     if options.output:
         about: Json = {"date": datetime.now(UTC).isoformat(timespec="seconds")}
-        about |= {"rounds": options.rounds, "policy": options.policy}
+        about |= {"rounds": options.rounds, "policy": options.policy, "guided": options.guided}
         about |= {"machine": describe_machine(), "versions": describe_versions()}
         text = json.dumps({**about, "rows": [asdict(row) for row in rows]}, indent=1)
         options.output.write_text(text + "\n", encoding="utf-8")

@@ -15,7 +15,7 @@ from fairbind.model.reasons import Rejection, RejectionKind, Rejections
 from fairbind.model.servers import MAX_AMOUNT, ServerTable
 from fairbind.model.shares import TOLERANCE, compute_dominant_share, compute_share_key, compute_weighted_share
 from fairbind.model.snapshot import ClassChanges, Snapshot, leave_out
-from fairbind.model.targets import Targets
+from fairbind.model.targets import TargetClasses, Targets
 from fairbind.model.tasks import NO_EXCLUSIVE_KEYS, ExclusiveKeys, Pin, Placement, RunningTask, Task, TaskClass
 from fairbind.model.tenants import Holding, Tenant
 from fairbind.model.topology import (
@@ -86,6 +86,7 @@ __all__ = [
     "Snapshot",
     "SolverError",
     "SpreadRule",
+    "TargetClasses",
     "Targets",
     "Task",
     "TaskClass",

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from fairbind.model.servers import ServerTable
-from fairbind.model.targets import Targets
+from fairbind.model.targets import TargetClasses, Targets
 from fairbind.model.tasks import RunningTask, TaskClass
 from fairbind.model.tenants import Tenant
 
@@ -36,6 +36,7 @@ class Snapshot:
     total_r: C, the sum of capacities over usable servers and of what tenants hold on others, length R.
     servers: all servers. tenants: sorted by name. task_classes: in any order; a class's tenant is in `tenants`.
     targets: what the exact mechanism would give, for policies that follow targets; None before the first answer.
+    target_classes: their classes here; None: not known yet. What tenants hold by class is of these.
     running: what tenants hold, task by task, by the server's name, each server's in the order of their uids. Servers
     that are not in the table may be in it.
     changes: since the snapshot that was made before this one; None: not known. It saves work and decides nothing.
@@ -50,6 +51,7 @@ class Snapshot:
     tenants: tuple[Tenant, ...]
     task_classes: tuple[TaskClass, ...]
     targets: Targets | None = None
+    target_classes: TargetClasses | None = None
     running: Mapping[str, tuple[RunningTask, ...]] = field(default_factory=dict)
     fits_r: tuple[bool, ...] | None = None
     changes: ClassChanges | None = None

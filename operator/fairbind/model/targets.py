@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Targets:
@@ -27,3 +30,16 @@ class Targets:
     class_names: tuple[str, ...] = ()
     class_of: Mapping[str, int] = field(default_factory=dict)
     shares_by_class: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TargetClasses:
+    """The classes of some targets as a snapshot has them, and a last one of servers that have come since.
+
+    targets: whose. class_k: of each server of the snapshot, shape (K,). capacity_pr: what those of each class have
+    together that count or take tasks, base units.
+    """
+
+    targets: Targets
+    class_k: NDArray[np.int32]
+    capacity_pr: tuple[tuple[int, ...], ...]

@@ -36,6 +36,7 @@ class Tenant:
     allocated_r and not in holdings counts as one task.
     allocated_by_server: the same by the server's name, for policies that follow targets; what is left out counts as
     held nowhere in particular.
+    allocated_by_class: the same by the class of the snapshot's `target_classes`; empty: not known.
     since: when the tenant came, seconds since the epoch; only the order counts, and only where a mechanism asks for it.
     """
 
@@ -45,4 +46,5 @@ class Tenant:
     allocated_r: tuple[int, ...] = ()
     holdings: tuple[Holding, ...] = ()
     allocated_by_server: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    allocated_by_class: tuple[tuple[int, ...], ...] = ()
     since: float = 0.0

@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairbind.derived import Derived, Memo, Setting
-from fairbind.model import Placement
+from fairbind.model import Placement, TargetClasses, Targets
 from fairbind.model.servers import BoolArray, IntArray
 from fairbind.scheduling import compute_server_classes
+from fairbind.scheduling.policies.level_pools import classify_servers
 
 Classes = tuple[NDArray[np.int32], tuple[str, ...]]
 NumberArray = NDArray[np.int64]
@@ -38,6 +39,7 @@ class ServerGrouping:
         self._nodes: _Nodes = (), np.zeros((0, 0), dtype=np.int64), None
         self._capacity_number_k = Derived(self._number_capacities, of=(self._form,), is_same=is_)
         self._classes = Memo(self._group, of=(self._form,), most=_REMEMBERED)
+        self._target_classes = Memo(self._classify, of=(self._form,), most=_REMEMBERED)
 
     def compute(
         self,
@@ -57,6 +59,15 @@ class ServerGrouping:
         self._nodes = names, capacity_kr, usable_k
         self._form.set((capacity_version, tolerance))
         return self._classes(frozenset(placements))
+
+    def classify(self, targets: Targets) -> TargetClasses:
+        """Return the classes of targets as the nodes were when it was computed last; these tell some apart."""
+        return self._target_classes(targets)
+
+    def _classify(self, targets: Targets) -> TargetClasses:
+        """Return the classes of some targets, in which all nodes count: any may take tasks."""
+        names, capacity_kr, _ = self._nodes
+        return classify_servers(targets, names, capacity_kr, np.ones(len(names), dtype=np.bool_))
 
     def _number_capacities(self) -> NumberArray:
         """Return a number for each node, equal where capacities are."""

@@ -116,8 +116,12 @@ class SnapshotBuilder:
             self._books.settings.server_class_tolerance,
             self._books.servers.usable_k,
         )
-        targets = self._find_targets()
-        needs_detail = POLICIES[self._books.settings.policy].needs_detail or targets is not None
+        needs_detail, targets = POLICIES[self._books.settings.policy].needs_detail, self._find_targets()
+        target_classes = None if targets is None or not targets.class_names else self._grouping.classify(targets)
+        if targets is None or target_classes is None:
+            self._books.usage.set_classes({}, 0)
+        else:
+            self._books.usage.set_classes(targets.class_of, len(targets.class_names))
         servers = ServerTable(
             names=self._books.servers.names,
             capacity_kr=self._books.servers.capacity_kr,
@@ -138,6 +142,7 @@ class SnapshotBuilder:
             tenants=self._books.usage.build_tenants(axes, detailed=needs_detail),
             task_classes=task_classes,
             targets=targets,
+            target_classes=target_classes,
             running=self._books.running.build(axes),
             changes=changes,
             stale=frozenset(self._old_classes),

@@ -32,7 +32,8 @@ class TenantUsage:
     """One tenant's book. real: requests and devices. share: what counts in shares.
 
     nodes: how many of its pods are on each node. kinds: how many of its pods are of each kind. share_by_node: what
-    counts in shares, node by node; equal ones are the same object as a rule. All these are of pods on nodes that count.
+    counts in shares, node by node; equal ones are the same object as a rule. share_by_class: by the class of targets.
+    All these are of pods on nodes that count.
     since: when the tenant came, seconds since the epoch: its Tenant object, or the oldest pod that it has had since it
     has one. running: how many of its pods hold something, wherever. active_weight: its part of `Usage.active_weight`.
     """
@@ -46,6 +47,7 @@ class TenantUsage:
     nodes: Counter[str] = field(default_factory=Counter)
     kinds: Counter[BoundKind] = field(default_factory=Counter)
     share_by_node: dict[str, Amounts] = field(default_factory=dict)
+    share_by_class: dict[int, dict[str, int]] = field(default_factory=dict)
     since: float = _NEVER
     running: int = 0
     waiting: int = 0
@@ -88,7 +90,9 @@ class Usage:
         self._specs: Mapping[str, TenantSpec] = {}
         self._books = Given()
         self._names = Derived(self._sort_names, of=(self._books,))
-        self._form = Setting[tuple[Axes, bool]](((), False))
+        self._class_of: Mapping[str, int] = {}
+        self._classes = 0
+        self._form = Setting[tuple[Axes, bool, Mapping[str, int], int]](((), False, {}, 0))
         self._tenants = Table(self._build_tenant, self.by_name.keys, of=(self._form,))
         self._detailed_form = Setting[tuple[Axes, int, Mapping[Constraints, Placement]]](((), 0, {}))
         self._detailed = Table(self._build_detailed_tenant, self.by_name.keys, of=(self._detailed_form,))
@@ -146,6 +150,8 @@ class Usage:
         if node is not None:
             tenant_usage.nodes[node] += sign
             tenant_usage.share_by_node[node] = _add(tenant_usage.share_by_node.get(node, ()), demand.share, sign)
+            if self._classes:
+                add_amounts(self._find_class(tenant_usage, node), demand.share, sign)
             if not tenant_usage.nodes[node]:
                 del tenant_usage.nodes[node], tenant_usage.share_by_node[node]
         if not tenant_usage.kinds[kind]:
@@ -194,12 +200,26 @@ class Usage:
             self._follow_pods(tenant_usage)
         self._specs = specs
 
+    def set_classes(self, class_of: Mapping[str, int], count: int) -> None:
+        """Take the classes by which it is told what tenants hold. count: of them; 0: it is not told."""
+        if class_of is self._class_of or (count == self._classes and class_of == self._class_of):
+            return
+        self._class_of, self._classes = class_of, count
+        for tenant_usage in self.by_name.values():
+            tenant_usage.share_by_class.clear()
+            for node, amounts in tenant_usage.share_by_node.items() if count else ():
+                add_amounts(self._find_class(tenant_usage, node), amounts)
+
+    def _find_class(self, tenant_usage: TenantUsage, node: str) -> dict[str, int]:
+        """Return what a tenant holds on the class of a node, to be changed."""
+        return tenant_usage.share_by_class.setdefault(self._class_of.get(node, self._classes), {})
+
     def build_tenants(self, axes: Axes, *, detailed: bool = False) -> tuple[Tenant, ...]:
         """Return all tenants by name; what did not change is the same object as before.
 
         detailed: with what they hold, task by task and server by server, for policies that ask for it.
         """
-        self._form.set((axes, detailed))
+        self._form.set((axes, detailed, self._class_of, self._classes))
         self._tenants.refresh()
         return tuple(map(self._tenants.values.__getitem__, self._names.get()))
 
@@ -212,8 +232,8 @@ class Usage:
         tenant_usage = self.by_name.get(name)
         if tenant_usage is None:
             return None
-        axes, detailed = self._form.value
-        tenant = _make_tenant(tenant_usage, axes)
+        axes, detailed, _, classes = self._form.value
+        tenant = _make_tenant(tenant_usage, axes, classes)
         return _add_detail(tenant, tenant_usage, axes, lambda _: None, len(tenant_usage.kinds)) if detailed else tenant
 
     def build_detailed_tenants(self, axes: Axes, placements: Mapping[Constraints, Placement]) -> tuple[Tenant, ...]:
@@ -259,10 +279,20 @@ class Usage:
             self._note_change(tenant_usage.name)
 
 
-def _make_tenant(tenant_usage: TenantUsage, axes: Axes) -> Tenant:
+def _make_tenant(tenant_usage: TenantUsage, axes: Axes, classes: int = 0) -> Tenant:
+    """classes: of targets; 0: there are none."""
     allocated_r = compute_vector(tuple(tenant_usage.share.items()), axes)
+    held_of = tenant_usage.share_by_class
+    by_class = [
+        compute_vector(tuple(held_of.get(place, {}).items()), axes) for place in range(classes + 1 if classes else 0)
+    ]
     return Tenant(
-        tenant_usage.name, tenant_usage.weight, tenant_usage.resource_weights, allocated_r, since=tenant_usage.since
+        tenant_usage.name,
+        tenant_usage.weight,
+        tenant_usage.resource_weights,
+        allocated_r,
+        allocated_by_class=tuple(by_class),
+        since=tenant_usage.since,
     )
 
 

@@ -28,11 +28,12 @@ def check_snapshot(
     snapshot: Snapshot,
     fresh: Sequence[TaskClass] | None = None,
     checked_tenants: CheckedTenants | None = None,
+    checked_targets: Targets | None = None,
 ) -> None:
     """Raise InvalidProblemError, naming field and value, when the parts of the snapshot do not belong together.
 
     fresh: the task classes that did not go with just so many servers and resources before; None: all.
-    checked_tenants: what is known of the tenants; None: nothing.
+    checked_tenants: what is known of the tenants; None: nothing. checked_targets: targets that were checked before.
     """
     axes, count = len(snapshot.resources), len(snapshot.servers.names)
     if len(snapshot.counts_r) != axes or len(snapshot.total_r) != axes:
@@ -53,7 +54,7 @@ def check_snapshot(
             raise InvalidProblemError(f"task_classes: {task_class.tenant!r} is not one of the tenants")
     for task_class in fresh:
         check_task_class(task_class, axes, count)
-    if snapshot.targets is not None:
+    if snapshot.targets is not None and snapshot.targets is not checked_targets:
         check_targets(snapshot.targets)
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import compress, count
 from operator import is_not
 
-from fairbind.model import Snapshot, TaskClass, Tenant
+from fairbind.model import Snapshot, Targets, TaskClass, Tenant
 from fairbind.scheduling.cycle.checks import CheckedTenants, check_snapshot
 from fairbind.scheduling.policies.levels import Progress, compute_progress
 
@@ -42,6 +42,7 @@ class CycleState:
         "_shares",
         "_sizes",
         "_stale",
+        "_targets",
         "_tenants",
     )
 
@@ -51,6 +52,7 @@ class CycleState:
         self._ruled: dict[TaskClass, None] = {}
         self._sizes = 0, 0
         self._tenants: tuple[Tenant, ...] = ()
+        self._targets: Targets | None = None
         self._places: dict[str, int] = {}
         self._compared: tuple[Snapshot, list[int] | None] | None = None
         self._progress_of: dict[str, Progress] = {}
@@ -67,10 +69,11 @@ class CycleState:
         fresh = changes.added if sizes == self._sizes else snapshot.task_classes
         changed = self._find_changed(snapshot)
         if changed is None:
-            check_snapshot(snapshot, fresh, None)
+            check_snapshot(snapshot, fresh, None, self._targets)
         else:
             tenants = CheckedTenants(self._places.keys(), [snapshot.tenants[place] for place in changed])
-            check_snapshot(snapshot, fresh, tenants)
+            check_snapshot(snapshot, fresh, tenants, self._targets)
+        self._targets = snapshot.targets
         for task_class in changes.removed:
             self._ruled.pop(task_class, None)
         for task_class in changes.added:

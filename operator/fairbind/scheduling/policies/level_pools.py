@@ -9,7 +9,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from fairbind.model import ServerTable, Snapshot
+from fairbind.model import ServerTable, Snapshot, TargetClasses, Targets
 from fairbind.model.servers import BoolArray, FloatArray, IndexArray, IntArray
 
 ABSENT = -1
@@ -133,15 +133,34 @@ def compute_target_pools(snapshot: Snapshot) -> LevelPools:
 
     Without targets, or when their mechanism sees a single pool, it is one: the whole cluster.
     """
-    targets, servers = snapshot.targets, snapshot.servers
+    targets = snapshot.targets
     if targets is None or not targets.class_names:
         return compute_cluster_pool(snapshot)
+    classes, servers = get_target_classes(snapshot), snapshot.servers
+    if classes is None:
+        counted_k = servers.usable_k | servers.accepting_k
+        classes = classify_servers(targets, servers.names, servers.capacity_kr, counted_k)
+    return LevelPools([[a if a > 0 else ABSENT for a in amount_r] for amount_r in classes.capacity_pr], classes.class_k)
+
+
+def get_target_classes(snapshot: Snapshot) -> TargetClasses | None:
+    """Return the classes of the targets that the snapshot knows already; None: it does not."""
+    classes = snapshot.target_classes
+    return classes if classes is not None and classes.targets is snapshot.targets else None
+
+
+def classify_servers(
+    targets: Targets, names: Sequence[str], capacity_kr: IntArray, counted_k: BoolArray
+) -> TargetClasses:
+    """Return the classes of targets, which tell some apart, as servers with these names have them.
+
+    counted_k: which of them count in the amounts: those of a pool that only take tasks have levels, too.
+    """
     count = len(targets.class_names) + 1
     class_of = targets.class_of
-    pool_k = np.array([class_of.get(name, count - 1) for name in servers.names], dtype=np.int32)
-    counted_k = servers.usable_k | servers.accepting_k  # a pool of servers that only take tasks has levels, too
-    amount_pr = _compute_sums(servers.capacity_kr, counted_k, pool_k, count)
-    return LevelPools([[a if a > 0 else ABSENT for a in amount_r] for amount_r in amount_pr], pool_k)
+    class_k = np.array([class_of.get(name, count - 1) for name in names], dtype=np.int32)
+    amount_pr = _compute_sums(capacity_kr, counted_k, class_k, count)
+    return TargetClasses(targets, class_k, tuple(map(tuple, amount_pr)))
 
 
 def _compute_sums(amount_kr: IntArray, counted_k: BoolArray, pool_k: NDArray[np.int32], count: int) -> list[list[int]]:

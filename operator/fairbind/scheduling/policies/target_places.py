@@ -15,7 +15,7 @@ import numpy as np
 
 from fairbind.model import RunningTask, Snapshot, Tenant
 from fairbind.model.servers import FloatArray
-from fairbind.scheduling.policies.level_pools import LevelPools
+from fairbind.scheduling.policies.level_pools import LevelPools, get_target_classes
 from fairbind.scheduling.policies.measures import Undo
 
 
@@ -36,8 +36,8 @@ class TargetPlaces:
         self._pools = pools
         self._tenants = {tenant.name: tenant for tenant in snapshot.tenants}
         self._axes = [r for r, total in enumerate(snapshot.total_r) if total > 0 and snapshot.counts_r[r]]
-        pool_k = pools.pool_k
-        self._pool_of = {} if pool_k is None else dict(zip(snapshot.servers.names, pool_k.tolist(), strict=True))
+        self._knows_classes = get_target_classes(snapshot) is not None
+        self._pool_of: dict[str, int] | None = None
         self._held: dict[str, _Held] = {}
 
     def get(self, tenant: str) -> FloatArray:
@@ -58,7 +58,9 @@ class TargetPlaces:
         pool: of its server; None when that is not in the table.
         """
         # What the snapshot does not tell by server is held nowhere in particular, so it goes from nowhere.
-        if pool is None or running.server not in self._tenants[tenant].allocated_by_server:
+        held = self._tenants[tenant]
+        is_known = running.server in held.allocated_by_server or (self._knows_classes and held.allocated_by_class)
+        if pool is None or not is_known:
             return lambda: None
         self.shift(tenant, running.share_demand_r, pool, -1)
         return partial(self.shift, tenant, running.share_demand_r, pool, 1)
@@ -74,13 +76,24 @@ class TargetPlaces:
         if targets is not None and targets.class_names and tenant.name in targets.shares:
             # The last pool, of servers that have come since, is in no target.
             target_p = (*targets.shares_by_class.get(tenant.name, (0.0,) * len(targets.class_names)), 0.0)
+        held_pr = self._sum_held(tenant)
+        place_p = np.array([self._compute_place(held_r, target_p, pool) for pool, held_r in enumerate(held_pr)])
+        return _Held(held_pr, target_p, place_p)
+
+    def _sum_held(self, tenant: Tenant) -> list[list[int]]:
+        """Return what a tenant holds in each pool."""
+        if self._knows_classes and tenant.allocated_by_class:
+            return [list(amount_r) for amount_r in tenant.allocated_by_class]
         held_pr = [[0] * len(self._snapshot.resources) for _ in self._pools.amount_pr]
+        if self._pool_of is None:
+            pool_k = self._pools.pool_k
+            names = () if pool_k is None else self._snapshot.servers.names
+            self._pool_of = dict(zip(names, [] if pool_k is None else pool_k.tolist(), strict=True))
         for server, amount_r in tenant.allocated_by_server.items():
             pool = self._pool_of.get(server)
             if pool is not None:
                 held_pr[pool] = [held + more for held, more in zip(held_pr[pool], amount_r, strict=True)]
-        place_p = np.array([self._compute_place(held_r, target_p, pool) for pool, held_r in enumerate(held_pr)])
-        return _Held(held_pr, target_p, place_p)
+        return held_pr
 
     def _compute_place(self, held_r: list[int], target_p: tuple[float, ...] | None, pool: int) -> float:
         """Return how far a tenant is on a pool: in parts of its target there, or of the pool when it has none."""
