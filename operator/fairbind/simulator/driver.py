@@ -163,8 +163,9 @@ class Simulation:
         shapes = {name: shape.node for name, shape in scenario.shapes.items()}
         names = dict.fromkeys(spec.name for spec in specs)
         cache = self._cluster.cache
-        held_to = {name: FairShares(cache, find_base(name)) for name in yardsticks}
-        fair_shares = next(iter(held_to.values()), self._cluster.fair_shares)
+        own, base = self._cluster.fair_shares, find_base(self._policy)  # of the solution that it is guided by
+        held_to = {name: own if find_base(name) == base else FairShares(cache, find_base(name)) for name in yardsticks}
+        fair_shares = next(iter(held_to.values()), own)
         return Measures(self._policy, names, shapes, home, cache, fair_shares, held_to)
 
     # --- time ---

@@ -46,18 +46,24 @@ class FairShares:
     def follow(self, now: int = 0) -> None:
         """Give the targets of now to a policy that reads them; they may be as old as `every` says."""
         if now >= self._due_at and reads_targets(self._cache.settings):
-            self._refresh()
+            is_guided = not POLICIES[self._cache.settings.policy].follows_targets
+            is_asked = self._refresh(only_apart=is_guided)
             self._due_at = now + self._every
-            self._cache.set_targets(None if self._answer is None else self._answer.targets)
+            self._cache.set_targets(self._answer.targets if is_asked and self._answer is not None else None)
 
-    def _refresh(self) -> bool:
-        """Solve if the problem is another one; False when no tenant wants anything."""
+    def _refresh(self, *, only_apart: bool = False) -> bool:
+        """Solve if the problem is another one; False when no tenant wants anything.
+
+        only_apart: and when the mechanism tells no servers apart, so that its answer guides nothing.
+        """
         try:
             settings = self._cache.settings
             settings = settings if self._policy is None else replace(settings, policy=self._policy)
             problem = make_exact_problem(self._cache.build_detailed_snapshot(whole=True), settings)
             if problem is None:
                 self._solved = self._answer = None
+                return False
+            if only_apart and (len(problem.problem.server_names) == 1 or not problem.class_of):
                 return False
             if self._solved is None or not is_same(problem, self._solved):
                 self._solved, self._answer = problem, None
