@@ -12,6 +12,8 @@ from simulator.scenarios import run
 POLICIES_OF_THE_PAPERS = ("best-fit-drfh", "first-fit-drfh", "two-choices-drfh", "tsf", "ps-dsf")
 PART, PODS = 0.03, 2
 """How far tenants may be from the exact mechanism: so large a part, or so many pods."""
+CHURN_PARTS = {"constrained": PART, "gpus": 0.05}
+"""Where pods come and go, whole GPUs strand at times."""
 FIRST_FIT_PART = 0.12  # it strands whole GPUs on nodes of one shape
 
 
@@ -24,15 +26,15 @@ def get_scene(name: str, policy: str) -> Scene:
     return ASKING if (name, policy) == ("many", "ps-dsf") else SCENES[name]
 
 
-def check(scene: Scene, policy: str, held_ik: Counts) -> None:
+def check(scene: Scene, policy: str, held_ik: Counts, part: float = PART) -> None:
     """PS-DSF has several solutions, so what is found must be one; others have one."""
     if policy == "ps-dsf":
         assert find_gains(scene, held_ik, PODS) == []
         return
     exact = compute_allocation(scene.make_problem(), POLICIES[policy].mechanism or "")
-    part = FIRST_FIT_PART if policy == "first-fit-drfh" and len(scene.shapes) == len(GPUS.shapes) else PART
+    first_fit = FIRST_FIT_PART if policy == "first-fit-drfh" and len(scene.shapes) == len(GPUS.shapes) else part
     found = list(zip(held_ik.sum(axis=1).tolist(), exact.totals_i.tolist(), strict=True))
-    assert all(is_near(*pair, part) for pair in found), found
+    assert all(is_near(*pair, max(part, first_fit)) for pair in found), found
 
 
 @pytest.mark.parametrize("policy", POLICIES_OF_THE_PAPERS)
@@ -72,4 +74,4 @@ def test_pods_that_come_and_go_are_divided_so_on_average(name: str, policy: str)
     scene = SCENES[name].enlarge()
     document = scene.write(mean=10, horizon=120)
     held_ik = scene.count(run(document, policy), [60.0, 75.0, 90.0, 105.0, 118.0])
-    check(scene, policy, held_ik)
+    check(scene, policy, held_ik, CHURN_PARTS[name])
