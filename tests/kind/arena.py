@@ -129,6 +129,19 @@ class Arena:
             assert seen == pytest.approx(fair, rel=1e-5)
         return True
 
+    def sees(self, counts: Mapping[str, int]) -> bool:
+        """Whether every operator sees that so many pods wait and none runs, while we go on holding the lease."""
+        self.renew_lease()
+        for pod in self.release.pods():
+            metrics = self.release.metrics(pod["metadata"]["name"])
+            for name, count in counts.items():
+                seen = {
+                    kind: metrics.total(f"fairbind_tenant_{kind}_pods", tenant=self.names[name])
+                    for kind in ("pending", "running")
+                }
+                assert seen == {"pending": count, "running": 0}, f"{name}: {seen}, not {count}"
+        return True
+
     def knows_nothing(self) -> bool:
         """Whether no operator knows any fair share, while we go on holding the lease."""
         self.renew_lease()
@@ -168,6 +181,8 @@ class Arena:
                 wait_for(lambda: self.knows(fair), PLAY_SECONDS, f"fair shares {fair}", pause=PAUSE_SECONDS)
             waiting = self.read_backlog()
             assert not any(self.count_placed().values())
+            counts = {name: len(tasks) for name, tasks in waiting.items()}
+            wait_for(lambda: self.sees(counts), PLAY_SECONDS, f"{counts} pods to be seen waiting", pause=PAUSE_SECONDS)
         wait_for(self.is_settled, PLAY_SECONDS, "all to be placed that fits", pause=PAUSE_SECONDS)
         assert Picture.take(self.api).find_overcommitted() == []
         assert find_refusals(self.api, *self.spaces.values()) == []
