@@ -125,6 +125,7 @@ class VirtualOperator:
 
     def _note_idle(self) -> None:
         """Take the state of a cluster in which nothing waits."""
+        self._decider.reservations.end_all()
         self.scale = self.cache.skip_snapshot()
         self.waits = self._noted = ()
 

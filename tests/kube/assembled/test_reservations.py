@@ -9,16 +9,16 @@ import pytest
 from cluster.builders import make_node, make_pod
 from fairbind.cluster.objects.facts import HOSTNAME
 from kube.assembled.modes import MODES, living, make_waiting
-from kube.assembled.replicas import Scene, in_virtual_time
+from kube.assembled.replicas import Replica, Scene, in_virtual_time
 
 ONE = {"cpu": "1"}
 ROOM = {"cpu": "8", "memory": "64Gi", "pods": "110"}
 NODES = ("n0", "n1")
 
 
-def count_reserved(scene: Scene, tenant: str) -> int:
+def count_reserved(replica: Replica, tenant: str) -> int:
     """Return on how many nodes something is reserved, as metrics and the tenant's status show it."""
-    overview = scene.leader.observer.overview
+    overview = replica.observer.overview
     known = {} if overview is None else {each.name: each for each in overview.tenants}
     return known[tenant].reserved_nodes if tenant in known else 0
 
@@ -40,7 +40,7 @@ async def test_what_comes_free_is_kept_for_the_larger_pods_until_they_have_their
         scene.server.put("pods", *full)
         scene.server.put("pods", *(make_waiting(mode, f"w{n}", "small") for n in range(20)))
         scene.server.put("pods", *(make_waiting(mode, f"w{n}", "large", requests={"cpu": "4"}) for n in range(4)))
-        await scene.pass_until(lambda: count_reserved(scene, "ns/large") > 0)
+        await scene.pass_until(lambda: count_reserved(scene.leader, "ns/large") > 0)
         if mode == "bind":  # else kube-scheduler says why a pod waits
             await scene.pass_until(lambda: "reserved for it" in str(scene.server.get("pods", "large/w0")["status"]))
 
@@ -49,7 +49,7 @@ async def test_what_comes_free_is_kept_for_the_larger_pods_until_they_have_their
             await asyncio.sleep(5.0)
 
         assert (count_held(scene, "large"), count_held(scene, "small")) == (2, 8)
-        await scene.pass_until(lambda: count_reserved(scene, "ns/large") == 0)
+        await scene.pass_until(lambda: count_reserved(scene.leader, "ns/large") == 0)
 
 
 @in_virtual_time
@@ -63,4 +63,4 @@ async def test_it_is_reserved_soon_although_nothing_changes_after_the_larger_pod
         await scene.pass_until(lambda: "Insufficient cpu" in str(scene.server.get("pods", "small/w0")["status"]))
         scene.server.put("pods", make_waiting("bind", "w0", "large", requests={"cpu": "4"}))
 
-        await scene.pass_until(lambda: count_reserved(scene, "ns/large") == 1, patience=5.0)
+        await scene.pass_until(lambda: count_reserved(scene.leader, "ns/large") == 1, patience=5.0)

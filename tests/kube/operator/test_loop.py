@@ -11,11 +11,13 @@ import pytest
 
 from fairbind.cluster.loop import pacing, postponements, rounds
 from fairbind.cluster.loop.bind_limits import FAILURES_IN_A_ROW
+from fairbind.cluster.loop.deciding import Decider
 from fairbind.cluster.loop.pacing_events import BindResult
 from fairbind.kube.observer import SilentObserver
 from fairbind.kube.operator.health import Health
 from fairbind.kube.operator.loop import SchedulingLoop
 from fairbind.model import Placement, PolicySettings, ServerTable, Snapshot, Task, TaskClass, Tenant, Wait
+from fairbind.model.reservations import Reservation
 
 PATIENCE = 60.0
 
@@ -177,6 +179,7 @@ class Bench:
         self.observer = CountingObserver()
         self.health = Health()
         self.leads = True
+        self.decider = Decider()
         self.loop = SchedulingLoop(
             self.world,
             self.binder,
@@ -185,6 +188,7 @@ class Bench:
             health=self.health,
             may_decide=lambda: self.leads,
             wall_clock=lambda: 100.0,
+            decider=self.decider,
         )
         self.world.on_change = self.loop.wake
 
@@ -246,6 +250,19 @@ async def test_changes_that_come_together_are_decided_in_one_cycle(monkeypatch: 
             await asyncio.sleep(0)
         await bench.until(lambda: len(bench.recorder.bound) == 5)
         assert bench.observer.cycles == 1
+
+
+@pytest.mark.parametrize("leads", [True, False])
+async def test_what_was_reserved_is_forgotten_where_nothing_waits_and_where_another_decides(*, leads: bool) -> None:
+    """Else the first cycle after a pause, however long, keeps capacity for whoever was next before it."""
+    async with running() as bench:
+        snapshot = bench.world.build_snapshot()
+        bench.decider.reservations.restore([Reservation("t", "only", (1,), 1, 0.0, 1.0)], snapshot)
+        bench.leads = leads
+        if not leads:
+            bench.world.add("a")
+        bench.loop.wake()
+        await bench.until(lambda: not bench.decider.reservations.list_all())
 
 
 async def test_a_decision_counts_before_it_is_carried_out() -> None:

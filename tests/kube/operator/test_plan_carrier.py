@@ -73,7 +73,7 @@ class PlanBench(Bench):
             is_ready=ready,
         )
         binder.may_send = self.loop.may_send
-        self.decider = self.loop._decider = Joining()
+        self.joining = self.loop._decider = Joining()
         self.world.on_change = self.loop.wake
 
     async def run(self, condition: Callable[[], bool]) -> None:
@@ -92,7 +92,7 @@ both = pytest.mark.parametrize("is_gated", [False, True])
 async def test_a_plan_is_carried_out_whole(*, is_gated: bool) -> None:
     bench = PlanBench(Sending(), is_gated=is_gated, ready=lambda _uid, _node: True)
     await bench.run(lambda: len(bench.sending.sent) == 3)
-    assert len(bench.decider.plans[0].binds) == 3
+    assert len(bench.joining.plans[0].binds) == 3
     assert bench.world.forgotten == []
     assert bench.loop.decided == 3
 
@@ -100,7 +100,7 @@ async def test_a_plan_is_carried_out_whole(*, is_gated: bool) -> None:
 @both
 async def test_where_the_second_goes_meanwhile_nothing_is_sent(*, is_gated: bool) -> None:
     bench = PlanBench(Sending(), is_gated=is_gated, ready=lambda _uid, _node: True)
-    bench.decider.before = lambda: bench.world.pods.pop("b")  # type: ignore[assignment]
+    bench.joining.before = lambda: bench.world.pods.pop("b")  # type: ignore[assignment]
     forgotten: list[str] = []
     withdraw = bench.loop._withdraw
 

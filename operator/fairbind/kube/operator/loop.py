@@ -298,6 +298,7 @@ class SchedulingLoop:
     def _run_cycle(self, order: RunCycle) -> Sequence[Instruction]:
         """Run one cycle and begin its bindings; return what is to be done after it."""
         if not self._may_decide():
+            self._decider.reservations.end_all()  # the replica that decides has its own
             return self._pacing.handle(CycleSkipped(), self._clock())
         started, before = self._clock(), self._pacing.get_state()
         self._cycles += 1
@@ -345,6 +346,7 @@ class SchedulingLoop:
 
     def _note_nothing_waits(self, node_count: int) -> None:
         self._noted = ()
+        self._decider.reservations.end_all()
         self._world.note_waits(())
         with self._failures.contain("recorder"):
             self._announcer.note_waits((), node_count)
