@@ -163,6 +163,24 @@ def test_the_comparison_ends_where_the_cluster_changed() -> None:
     assert (found.cycles, found.decisions) == (2, 6)
 
 
+@pytest.mark.parametrize("cycle", [0, 1])
+def test_the_comparison_ends_where_another_exact_answer_guided_the_decisions(cycle: int) -> None:
+    """A journal has no exact answers. What they would have changed is no difference."""
+    listed = make_two_tenants()
+    records = record(listed, 3)
+    bindings = tuple(reversed(records[cycle].bindings))
+    world = replace(records[cycle].world, targets="0123456789ab")
+    records[cycle] = replace(records[cycle], world=world, bindings=bindings)
+    found = compare_with_journal(listed, records)
+
+    assert found.is_equal
+    assert found.changed is not None
+    assert found.changed.startswith(
+        f"cycle {cycle + 1}: the exact answer that guided the decisions is not in the journal"
+    )
+    assert (found.cycles, found.decisions) == (cycle, 3 * cycle)
+
+
 def test_a_journal_that_never_saw_this_cluster_differs() -> None:
     listed = make_two_tenants()
     other = make_two_tenants(count=5)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 
 import numpy as np
 from numpy.typing import NDArray
+
+DIGITS = 6
+"""Decimal digits of shares by which two answers are the same."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Targets:
     """What each tenant would hold if all tasks could be divided and moved, at the time of the last solve.
 
-    Targets order tenants and nothing else. No task is moved to meet one, no tenant is held back when it has met its
-    own, and they may be somewhat older than the snapshot.
+    Targets order tenants, or say on which class of servers a tenant's next task belongs. No task is moved to meet one,
+    no tenant is held back when it has met its own, and they may be somewhat older than the snapshot.
 
     mechanism: its id in `fairbind.fairness.mechanisms.registry`.
     resources: the names of those that counted. shares: what the tenant holds of each, as a part of the total, by the
@@ -30,6 +34,19 @@ class Targets:
     class_names: tuple[str, ...] = ()
     class_of: Mapping[str, int] = field(default_factory=dict)
     shares_by_class: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+
+    def compute_digest(self) -> str:
+        """Return a few letters that two answers have in common if they give each tenant nearly the same.
+
+        >>> one, same = (Targets("drfh", ("cpu",), {"a": (share,)}) for share in (0.5, 0.5 + 1e-12))
+        >>> one.compute_digest() == same.compute_digest(), Targets("tsf", ("cpu",), {}).compute_digest()
+        (True, 'c13ecb8e3699')
+        """
+        digest = sha256(repr((self.mechanism, self.resources, self.class_names, sorted(self.shares))).encode())
+        for shares in (self.shares, self.shares_by_class):
+            rows = [shares[name] for name in sorted(shares)]
+            digest.update(np.round(np.array([part for row in rows for part in row]), DIGITS).tobytes())
+        return digest.hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,7 +22,7 @@ from fairbind.cluster.loop.journal import (
     parse_record,
 )
 from fairbind.cluster.loop.pacing_events import RunCycle
-from fairbind.model import CycleReport, InvalidProblemError, Plan, Snapshot
+from fairbind.model import CycleReport, InvalidProblemError, Plan, Snapshot, Targets
 from scheduling.worlds import build_class, build_placement, build_servers, build_snapshot, decide
 
 SEEDS = (6, 16, 20, 24, 48)
@@ -70,6 +70,19 @@ def test_a_fingerprint_counts_what_there_is() -> None:
     assert compute_fingerprint(snapshot) == Fingerprint(2, 1, 1, 1, 3, ("cpu", "memory"), (12, 6))
     withholding = replace(snapshot, stale=frozenset(snapshot.task_classes))
     assert compute_fingerprint(withholding).withheld == 1
+
+
+def test_a_fingerprint_knows_the_answer_that_tells_classes_apart() -> None:
+    snapshot, _, _ = make_world()
+    shares, by_class = {"t-1": (0.5, 0.25)}, {"t-1": (0.5, 0.0)}
+    answer = Targets("drfh", ("cpu", "memory"), shares, ("a", "b"), {"a": 0, "b": 1}, by_class)
+    other = replace(answer, shares_by_class={"t-1": (0.0, 0.5)})
+    alike = replace(answer, class_names=("a",))
+    found = [compute_fingerprint(replace(snapshot, targets=each)).targets for each in (answer, other, alike, None)]
+
+    assert len(set(found)) == 3
+    assert "" not in found[:2]
+    assert found[2:] == ["", ""]
 
 
 def test_the_same_decisions_have_no_difference() -> None:

@@ -15,6 +15,8 @@ import msgspec
 from fairbind.model import CycleReport, InvalidProblemError, Snapshot
 from fairbind.model.reservations import Reservation
 
+OTHER_ANSWER = "the exact answer that guided the decisions is not in the journal, and it is another one now"
+
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
@@ -23,6 +25,8 @@ class Fingerprint:
     servers: all. usable_servers: those that tasks may go to. tenants, classes: how many. tasks: how many wait.
     free_r: what is free on all servers together, by resource, in base units, modulo 2**64; resources: their names.
     withheld: how many of the classes were not placed, because it was not known yet where they may go.
+    targets: the digest of the exact answer that the decisions followed; empty: there was none, or it tells no
+    servers apart.
     """
 
     servers: int
@@ -33,6 +37,7 @@ class Fingerprint:
     resources: tuple[str, ...]
     free_r: tuple[int, ...]
     withheld: int = 0
+    targets: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +91,7 @@ def list_plans(report: CycleReport) -> tuple[PlanRecord, ...] | msgspec.UnsetTyp
 
 def compute_fingerprint(snapshot: Snapshot) -> Fingerprint:
     """Return how much there is in a snapshot."""
-    servers = snapshot.servers
+    servers, targets = snapshot.servers, snapshot.targets
     return Fingerprint(
         servers=len(servers.names),
         usable_servers=int(servers.usable_k.sum()),
@@ -96,6 +101,7 @@ def compute_fingerprint(snapshot: Snapshot) -> Fingerprint:
         resources=snapshot.resources,
         free_r=tuple(servers.free_kr.sum(axis=0).tolist()),
         withheld=len(snapshot.stale),
+        targets="" if targets is None or len(targets.class_names) == 1 else targets.compute_digest(),
     )
 
 
@@ -133,7 +139,10 @@ def find_difference(record: CycleRecord, snapshot: Snapshot, report: CycleReport
     for field in fields(Fingerprint):
         then, now = getattr(record.world, field.name), getattr(world, field.name)
         if then != now:
-            return f"{field.name} of the world: {then} in the journal, {now} in the replay"
+            is_answer = field.name == "targets"
+            return (
+                OTHER_ANSWER if is_answer else f"{field.name} of the world: {then} in the journal, {now} in the replay"
+            )
     if record.policy != report.policy:
         return f"policy {record.policy} in the journal, {report.policy} in the replay"
     replayed = [(bind.task.uid, bind.server) for bind in report.bindings]
