@@ -220,7 +220,7 @@ def test_valid_policies_are_kept_as_they_were_written(api: Api, spec: Spec) -> N
     made = try_to_make(api, POLICIES, "SchedulingPolicy", spec)
 
     defaults = {"policy": "best-fit-drfh", "serverClassTolerance": "0.02", "unclaimedNamespaces": "tenant"}
-    assert made["spec"] == {**defaults, **spec}
+    assert made["spec"] == {**defaults, "guided": True, **spec}
 
 
 @pytest.mark.parametrize(("field", "spec"), INVALID_POLICIES, ids=lambda part: json.dumps(part)[:60])

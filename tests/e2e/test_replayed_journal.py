@@ -29,7 +29,7 @@ from fairbind.what_if.snapshot_file import parse_snapshot
 from localplane.nodes import make_node
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from e2e.api import Api, Json
@@ -59,10 +59,15 @@ def test_a_journal_is_decided_again_while_pods_come_and_end(
     namespace: MakeNamespace,
     tenant: MakeTenant,
     operator: StartOperator,
+    policy: Callable[..., None],
     tmp_path: Path,
     pods_of_tenant: int,
 ) -> None:
-    """Where the machine stands still, something else happens too; that round is judged up to there, and repeated."""
+    """Where the machine stands still, something else happens too; that round is judged up to there, and repeated.
+
+    A journal has no exact answers, so nothing is guided.
+    """
+    policy(guided=False)
     large, small = {"cpu": "24", "memory": "48Gi", "pods": "110"}, {"cpu": "12", "memory": "72Gi", "pods": "110"}
     nodes([make_node(make_name("n"), allocatable=kind) for kind in (large, large, small, small)])
     for number in range(ROUNDS_TRIED):

@@ -14,6 +14,7 @@ from fairbind.cluster.loop.journal import parse_journal
 from localplane.nodes import make_node
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from e2e.api import Api
@@ -55,9 +56,14 @@ def test_a_replayed_snapshot_decides_what_the_operator_then_does(
     namespace: MakeNamespace,
     tenant: MakeTenant,
     operator: StartOperator,
+    policy: Callable[..., None],
     tmp_path: Path,
 ) -> None:
-    """Four tenants want twice what there is, on nodes of two kinds."""
+    """Four tenants want twice what there is, on nodes of two kinds.
+
+    A replay has an exact answer before its first cycle, and the operator after its first ones: so nothing is guided.
+    """
+    policy(guided=False)
     api, file, journal = cluster.api, tmp_path / "cluster.json", tmp_path / "journal"
     large, small = {"cpu": "8", "memory": "16Gi", "pods": "110"}, {"cpu": "4", "memory": "24Gi", "pods": "110"}
     nodes([make_node(make_name("n"), allocatable=kind) for kind in (large, large, small, small)])

