@@ -15,7 +15,7 @@ GAP_CAUSES = ("refused", "reserved", "ineligible", "history")
 
 @dataclass(frozen=True, slots=True)
 class ShareGap:
-    """How far a tenant that waits is below its fair share.
+    """The part of its fair share that a tenant lacks while it waits, and the cause.
 
     part: of the fair share that it lacks, from 0 to 1. cause: one of `GAP_CAUSES`. refused: its bindings fail or hang.
     reserved: capacity is reserved for it, and not enough of that is free yet. ineligible: it has pods that no node may

@@ -147,7 +147,7 @@ class GateLimiter:
         return Round(self._places, now, waits=True)
 
     def lets_in(self, tenant: str) -> bool:
-        """Whether a tenant may have a place amid a round."""
+        """Tell whether a tenant may have a place amid a round."""
         return self._places.is_idle(tenant) and self._places.may_enter(tenant)
 
     def open_all(self, members: Sequence[tuple[str, str]], now: float) -> bool:

@@ -275,7 +275,7 @@ class SchedulingLoop:
         return (limiter.begin_round(now) if opens else limiter.let_newcomers_in(now)).take
 
     def _may_begin(self, task_class: TaskClass) -> bool:
-        """Whether a cycle amid a round may decide a pod of a class."""
+        """Tell whether a cycle amid a round may decide a pod of a class."""
         if not task_class.is_rationed:
             return True
         if self._gates is None or task_class.blocked is not None:

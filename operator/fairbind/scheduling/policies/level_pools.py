@@ -124,7 +124,7 @@ def _make_class_pools(servers: ServerTable, counted_k: BoolArray, pool_k: NDArra
 
 
 def has_target_classes(snapshot: Snapshot) -> bool:
-    """Whether the snapshot's targets say on which of several classes of servers tenants should hold how much."""
+    """Tell whether the snapshot's targets say on which of several classes of servers tenants should hold how much."""
     return snapshot.targets is not None and len(snapshot.targets.class_names) > 1
 
 

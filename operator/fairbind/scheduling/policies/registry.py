@@ -202,6 +202,6 @@ def get_policy(policy_id: str, policies: Mapping[str, Policy] = POLICIES) -> Pol
 
 
 def reads_targets(settings: PolicySettings) -> bool:
-    """Whether the policy that is chosen makes use of targets."""
+    """Tell whether the policy that is chosen makes use of targets."""
     policy = POLICIES[settings.policy]
     return policy.follows_targets or (policy.is_guided and settings.guided)

@@ -57,7 +57,7 @@ class TargetPlaces:
 
         pool: of its server; None when that is not in the table.
         """
-        # What the snapshot does not tell by server is held nowhere in particular, so it goes from nowhere.
+        # A holding that the snapshot does not give by server is on no server, so nothing is taken from one.
         held = self._tenants[tenant]
         is_known = running.server in held.allocated_by_server or (self._knows_classes and held.allocated_by_class)
         if pool is None or not is_known:
