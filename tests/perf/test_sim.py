@@ -42,7 +42,8 @@ def add_shape(document: Json) -> Json:
 def test_the_scan_decides_the_same(document: Json) -> None:
     """Otherwise it would be another simulation that is measured beside ours."""
     document = {**document, "workload": [{**entry, "tasks": min(entry["tasks"], 30)} for entry in document["workload"]]}
-    scenario = parse_scenario(document | {"reservations": {"mode": "Off"}})  # the scan has none
+    # The scan is the greedy rule alone.
+    scenario = parse_scenario(document | {"reservations": {"mode": "Off"}, "guided": False})
     workload = draw_workload(scenario)
     scan = DirectScan(scenario, workload)
     scan.live()
