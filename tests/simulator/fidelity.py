@@ -222,14 +222,4 @@ MANY = Scene(
     ],
     1.0,
 )
-# A request of cpu or memory that is left out counts as a small one in shares, and takes nothing of a node.
-ASKING = Scene(
-    MANY.shapes,
-    [
-        *MANY.backlogs[:2],
-        Backlog("t2", 1, {"cpu": 0.01, "memory": 0.4, "example.com/a": 1, "example.com/b": 1}, {}),
-        Backlog("t3", 2, {"cpu": 0.2, "memory": 0.015625}, {}),
-    ],
-    1.0,
-)
 SCENES = {"plain": PLAIN, "constrained": CONSTRAINED, "gpus": GPUS, "many": MANY}

@@ -6,7 +6,7 @@ import pytest
 
 from fairbind.fairness import compute_allocation
 from fairbind.scheduling import POLICIES
-from simulator.fidelity import ASKING, CONSTRAINED, PLAIN, SCENES, Counts, Scene, find_gains
+from simulator.fidelity import CONSTRAINED, PLAIN, SCENES, Counts, Scene, find_gains
 from simulator.scenarios import run
 
 POLICIES_OF_THE_PAPERS = ("best-fit-drfh", "first-fit-drfh", "two-choices-drfh", "tsf", "ps-dsf")
@@ -20,11 +20,6 @@ FIRST_FIT_ON_GPUS = 0.12
 
 def is_near(found: float, exact: float, part: float = PART) -> bool:
     return abs(found - exact) <= max(part * exact, PODS)
-
-
-def get_scene(name: str, policy: str) -> Scene:
-    """PS-DSF counts on each class what a request that is left out counts as, though it takes nothing there."""
-    return ASKING if (name, policy) == ("many", "ps-dsf") else SCENES[name]
 
 
 def check(scene: Scene, policy: str, held_ik: Counts, part: float = PART) -> None:
@@ -44,7 +39,7 @@ def find_part(name: str, policy: str, part: float) -> float:
 @pytest.mark.parametrize("policy", POLICIES_OF_THE_PAPERS)
 @pytest.mark.parametrize("name", SCENES)
 def test_a_backlog_is_divided_as_the_mechanism_divides_it(name: str, policy: str) -> None:
-    scene = get_scene(name, policy)
+    scene = SCENES[name]
     check(scene, policy, scene.count(run(scene.write(), policy), [5.0]), find_part(name, policy, PART))
 
 
@@ -59,7 +54,7 @@ def test_the_greedy_rules_do_not() -> None:
 @pytest.mark.parametrize("name", SCENES)
 def test_the_fair_shares_of_ps_dsf_are_of_the_solution_that_it_follows(name: str) -> None:
     """PS-DSF has several solutions: what tenants are shown must be what they hold, by two pods at most."""
-    scene = get_scene(name, "ps-dsf")
+    scene = SCENES[name]
     found = run(scene.write(), "ps-dsf")
     total_r = {r: sum(s.count * s.capacity.get(r, 0) for s in scene.shapes) for r in scene.resources}
     step = {one.tenant: max(a / total_r[r] for r, a in one.demand.items()) for one in scene.backlogs}

@@ -139,10 +139,10 @@ def find_demand_groups(snapshot: Snapshot, groups: ServerGroups, axes: Sequence[
     """
     by_tenant: dict[str, list[DemandGroup]] = {}
     index_of = {tenant.name: i for i, tenant in enumerate(snapshot.tenants)}
-    answers = _Answers(groups, axes)
+    answers = _Answers(groups, axes, snapshot.total_r)
     for task_class, count in _count_alike(snapshot):
         usable_p = answers.find_usable(task_class.placement, task_class.demand_r)
-        demand_r = answers.pick(task_class.share_demand_r)
+        demand_r = answers.pick_counting(task_class.demand_r, task_class.share_demand_r)
         demand_group = DemandGroup(index_of[task_class.tenant], demand_r, float(count), usable_p)
         by_tenant.setdefault(task_class.tenant, []).append(demand_group)
     for i, tenant in enumerate(snapshot.tenants):
@@ -157,7 +157,7 @@ def find_demand_groups(snapshot: Snapshot, groups: ServerGroups, axes: Sequence[
             usable_p = anywhere_p
             if holding.placement is not None:
                 usable_p = answers.find_usable(holding.placement, holding.demand_r, rests=rests)
-            demand_r = answers.pick(holding.share_demand_r)
+            demand_r = answers.pick_counting(holding.demand_r, holding.share_demand_r)
             demand_groups.append(DemandGroup(i, demand_r, float(holding.count), usable_p))
         if has_rest:
             demand_groups.append(DemandGroup(i, answers.pick(rest_r), 1.0, anywhere_p))
@@ -175,9 +175,10 @@ def find_demand_groups(snapshot: Snapshot, groups: ServerGroups, axes: Sequence[
 class _Answers:
     """Answers about demands. Equal questions get the same object, so later steps can compare by identity."""
 
-    def __init__(self, groups: ServerGroups, axes: Sequence[int]) -> None:
+    def __init__(self, groups: ServerGroups, axes: Sequence[int], total_r: Sequence[int]) -> None:
         self._groups = groups
         self._axes = axes
+        self._total_r = total_r
         self._reached: dict[int, BoolArray] = {}
         self._usable: dict[tuple[int, tuple[int, ...], bool], BoolArray] = {}
         self._picked: dict[tuple[int, ...], FloatArray] = {}
@@ -208,6 +209,19 @@ class _Answers:
         if known is None:
             known = self._picked[key] = np.array([amount_r[r] for r in self._axes], dtype=np.float64)
         return known
+
+    def pick_counting(self, demand_r: Sequence[int], share_demand_r: Sequence[int]) -> FloatArray:
+        """Return what a task counts along the axes: what it takes, unless a request that is left out is dominant.
+
+        A request that is left out counts as a small one in shares, and takes nothing of a server. An answer that took
+        it from servers would leave free what others could have.
+        """
+        if demand_r is not share_demand_r and self._find_dominant(demand_r) == self._find_dominant(share_demand_r):
+            return self.pick(demand_r)
+        return self.pick(share_demand_r)
+
+    def _find_dominant(self, amount_r: Sequence[int]) -> float:
+        return max((amount_r[r] / self._total_r[r] for r in self._axes), default=0.0)
 
     def count_alone(self, demand_group: DemandGroup) -> float:
         """Return how many tasks of a group would run if nothing else did."""
