@@ -12,7 +12,13 @@ from fairbind.fairness.mechanisms.registry import MECHANISMS
 from fairbind.model import Holding, PolicySettings, Snapshot, Tenant
 from fairbind.model.errors import InvalidProblemError
 from fairbind.scheduling import POLICIES
-from fairbind.scheduling.fair_shares.problem import ExactProblem, ExactShares, make_exact_problem, solve_exactly
+from fairbind.scheduling.fair_shares.problem import (
+    ExactProblem,
+    ExactShares,
+    is_same,
+    make_exact_problem,
+    solve_exactly,
+)
 from rejections import unsupported
 from scheduling.worlds import apply_report, build_class, build_placement, build_servers, build_snapshot, decide, weigh
 
@@ -229,6 +235,21 @@ def test_the_order_of_tenants_and_classes_does_not_matter() -> None:
     )
 
     assert solve(turned).fair_shares == pytest.approx(solve(snapshot).fair_shares, rel=1e-6)
+
+
+def test_the_order_in_which_tasks_came_leaves_the_same_problem() -> None:
+    """DRFH has several solutions here, and policies are guided by one: a replay must be guided by the same."""
+    servers = build_servers({"x": (1000, 1000), "y": (1000, 3000), "z": (500, 800)})
+    dice = np.random.Generator(np.random.PCG64(1))
+    classes = [
+        build_class(name, (int(dice.integers(1, 9)), int(dice.integers(1, 9))), build_placement(servers, only=only), 40)
+        for name in "ab"
+        for only in (["x", "y"], ["y", "z"], ["x", "y", "z"], ["x", "y", "z"], ["x", "y", "z"])
+    ]
+    first = pose(build_snapshot(servers, classes))
+    for _ in range(20):
+        turned = [classes[n] for n in dice.permutation(len(classes)).tolist()]
+        assert is_same(pose(build_snapshot(servers, turned)), first)
 
 
 def build_mixed() -> Snapshot:

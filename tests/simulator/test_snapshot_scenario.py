@@ -30,7 +30,7 @@ def run(listed: ListedObjects, *, seed: int = 0, **given: list[float]) -> Run:
 @pytest.mark.parametrize("policy", sorted(one.id for one in POLICIES.values() if not one.follows_targets))
 def test_it_begins_with_what_the_operator_decides_now(policy: str) -> None:
     """Nodes with taints and labels, pods that run, that wait and that are bound by others: as in a replay."""
-    listed = parse_snapshot(json.loads(format_snapshot(make_varied(1, policy, guided=False))))
+    listed = parse_snapshot(json.loads(format_snapshot(make_varied(1, policy))))
     listed.run_times = [RunTime(one.metadata.name, 60.0) for one in listed.namespaces]
     decided = describe_replay(replay(listed))["decisions"]
     runs = {f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in listed.pods if pod.spec.node_name}

@@ -24,7 +24,7 @@ LEFT_OUT = {"two-choices-drfh", "alpha-pf-vds"}
 """One draws by UID; the other solves a minute for so many different demands, and reads no name of its own."""
 
 
-def make_varied(seed: int, policy: str = "best-fit-drfh", *, guided: bool = True) -> ListedObjects:
+def make_varied(seed: int, policy: str = "best-fit-drfh") -> ListedObjects:
     """A cluster in which everything that may have a name has one, and many decisions are ties."""
     draw = random.Random(seed)
     keys, zones = ("acme.example/pool", "team_of"), ("red-zone", "blue-zone")
@@ -82,7 +82,7 @@ def make_varied(seed: int, policy: str = "best-fit-drfh", *, guided: bool = True
             make_tenant("first", namespaces=[], namespaceSelector={"matchLabels": {"org": "a"}}, weight=2),
             make_tenant("ns-like", namespaces=["nova", "lima"]),
         ],
-        policy={"policy": policy, "nodeSelector": {}, "guided": guided},
+        policy={"policy": policy, "nodeSelector": {}},
     )
 
 

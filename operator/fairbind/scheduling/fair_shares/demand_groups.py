@@ -169,7 +169,20 @@ def find_demand_groups(snapshot: Snapshot, groups: ServerGroups, axes: Sequence[
     ]
     for demand_group in found:
         demand_group.limit = min(demand_group.count, answers.count_alone(demand_group))
-    return [demand_group for demand_group in found if demand_group.limit > 0]
+    return sorted((demand_group for demand_group in found if demand_group.limit > 0), key=_compute_sort_key)
+
+
+def _compute_sort_key(demand_group: DemandGroup) -> tuple[int, bytes, bytes, float]:
+    """Return what tells groups apart, so that their order does not depend on how they came.
+
+    A mechanism may have several solutions: which one comes out depends on the order.
+    """
+    return (
+        demand_group.tenant,
+        demand_group.demand_r.tobytes(),
+        demand_group.usable_p.tobytes(),
+        demand_group.count,
+    )
 
 
 class _Answers:
