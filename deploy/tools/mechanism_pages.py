@@ -63,6 +63,7 @@ OPTION_WORDS: Mapping[Option, str] = {
     Option.ELIGIBLE: "eligibility",
     Option.DIVISIBLE: "servers shared by time",
     Option.ALPHA: "alpha",
+    Option.UTILITY: "a utility",
     Option.EXPECTED_TENANTS: "expected tenants",
 }
 STANDING_WORDS: Mapping[Standing, str] = {

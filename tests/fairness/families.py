@@ -258,6 +258,23 @@ def _alphas(generator: Generator, servers: int | None) -> Problem:
     return make_problem(draft.capacity_kr, draft.demand_ir, alpha_k=generator.uniform(1.0, 4.0, draft.servers))
 
 
+def _utilities(generator: Generator, servers: int | None) -> Problem:
+    """Utilities with a linear term, next to nothing or next to all of it, and one that is nothing else."""
+    draft = _draw(generator, servers)
+    size = draft.servers
+    utility_a_k = _spread(generator, (size,), 1e-2, 1e2)
+    utility_a_k[generator.integers(size)] *= generator.integers(2)
+    return make_problem(
+        draft.capacity_kr,
+        draft.demand_ir,
+        count_k=generator.integers(1, 4, size),
+        alpha_k=generator.uniform(1.0, 6.0, size),
+        utility_a_k=utility_a_k,
+        utility_b_k=_spread(generator, (size,), 1e-3, 1e3),
+        weight_i=_spread(generator, (draft.tenants,), 0.1, 10.0),
+    )
+
+
 def _expected_tenants(generator: Generator, servers: int | None) -> Problem:
     draft = _draw(generator, servers)
     expected = draft.tenants + int(generator.integers(0, 4))
@@ -282,6 +299,7 @@ _KINDS: tuple[tuple[str, _Draw, frozenset[Option]], ...] = (
     ("magnitudes", _magnitudes, frozenset()),
     ("non-divisible", _non_divisible_servers, frozenset({Option.DIVISIBLE})),
     ("alphas", _alphas, frozenset({Option.ALPHA})),
+    ("utilities", _utilities, frozenset({Option.ALPHA, Option.UTILITY, Option.WEIGHT})),
 )
 _SEVERAL_SERVERS_ONLY: tuple[tuple[str, _Draw, frozenset[Option]], ...] = (
     ("eligibility", _eligibility, frozenset({Option.ELIGIBLE})),

@@ -60,6 +60,19 @@ def compute_best_gain(problem: Problem, tasks_ik: FloatArray) -> float:
     return worst
 
 
+def compute_slopes(problem: Problem, share_i: FloatArray, alpha: float, entry: int) -> FloatArray:
+    """Return g' of (22) relative to its largest, from shares of all servers of the entry; z counts one of them."""
+    a, b = problem.utility_a_k[entry], problem.utility_b_k[entry]
+    if b == 0:
+        slope_i: FloatArray = (share_i / share_i.min()) ** -alpha
+        return slope_i
+    log_z_i = np.log(share_i) + np.log(problem.count_k[entry])
+    with np.errstate(divide="ignore"):
+        log_i = np.logaddexp(alpha * (np.log(a) - log_z_i), np.log(b) - log_z_i)
+    relative_i: FloatArray = np.exp(log_i - log_i.max())
+    return relative_i
+
+
 def compute_best_slope(problem: Problem, tasks_ik: FloatArray, alpha_k: FloatArray) -> float:
     """Return the largest left side of (16) over all servers and other uses y of them, of what the present use weighs.
 
@@ -75,7 +88,7 @@ def compute_best_slope(problem: Problem, tasks_ik: FloatArray, alpha_k: FloatArr
             continue
         share_i = totals_i[usable_i] / (problem.weight_i * alone_ik[:, entry])[usable_i]
         slope_i = np.zeros(totals_i.size)
-        slope_i[usable_i] = (share_i / share_i.min()) ** -alpha_k[entry]
+        slope_i[usable_i] = compute_slopes(problem, share_i, alpha_k[entry], entry)
         part_i = np.where(usable_i, tasks_ik[:, entry] / np.where(usable_i, alone_ik[:, entry], 1.0), 0.0)
         most_i = np.where(usable_i, np.inf, 0.0)
         finite_i = usable_i & np.isfinite(problem.tasks_i)

@@ -72,6 +72,8 @@ def change_units(problem: Problem, generator: np.random.Generator, totals_i: Flo
 
 def scale_weights(problem: Problem, generator: np.random.Generator, totals_i: FloatArray) -> tuple[Problem, FloatArray]:
     del generator
+    if (problem.utility_b_k > 0).any():  # A and B are for shares, of which a common factor of weights is a unit
+        problem = replace(problem, utility_a_k=problem.utility_a_k / 7.3, utility_b_k=problem.utility_b_k / 7.3)
     return replace(problem, weight_i=problem.weight_i * 7.3), totals_i
 
 
@@ -93,6 +95,8 @@ def split_servers(problem: Problem, generator: np.random.Generator, totals_i: Fl
         count_k=problem.count_k[rows] / 2,
         divisible_k=problem.divisible_k[rows],
         alpha_k=problem.alpha_k[rows],
+        utility_a_k=problem.utility_a_k[rows],
+        utility_b_k=problem.utility_b_k[rows],
         eligible_ik=problem.eligible_ik[:, rows],
     )
     return twice, totals_i

@@ -195,6 +195,8 @@ def test_the_order_of_writing_does_not_matter(make: object) -> None:
         count_k=problem.count_k[k],
         divisible_k=problem.divisible_k[k],
         alpha_k=problem.alpha_k[k],
+        utility_a_k=problem.utility_a_k[k],
+        utility_b_k=problem.utility_b_k[k],
         tenant_names=tuple(np.array(problem.tenant_names)[i]),
         demand_ir=problem.demand_ir[np.ix_(i, r)],
         weight_i=problem.weight_i[i],
@@ -311,7 +313,7 @@ def test_a_warm_start_is_certified_as_well(change: str) -> None:
     if change == "new tenant":
         after = replace(problem, tenant_names=("new", *problem.tenant_names[1:]))
     elif change == "gone server":
-        fields = ("capacity_kr", "count_k", "divisible_k", "alpha_k", "server_names")
+        fields = ("capacity_kr", "count_k", "divisible_k", "alpha_k", "utility_a_k", "utility_b_k", "server_names")
         after = replace(
             problem,
             **{name: getattr(problem, name)[1:] for name in fields},

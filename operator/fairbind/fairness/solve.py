@@ -37,6 +37,7 @@ _MEANINGS = {
     Option.ELIGIBLE: "eligible",
     Option.DIVISIBLE: "servers that are not divisible",
     Option.ALPHA: "alpha",
+    Option.UTILITY: "utilityA and utilityB",
     Option.EXPECTED_TENANTS: "expectedTenants",
 }
 
@@ -218,6 +219,7 @@ def _check_pool(problem: Problem) -> None:
     for field, what in (
         (_find_row(problem, "tenants", "eligible", ~problem.eligible_ik.all(axis=1)), "every tenant may use a pool"),
         (_find_row(problem, "servers", "alpha", _differs(problem.alpha_k)), "servers of a pool must agree on it"),
+        (_find_utility(problem, _differs), "servers of a pool must agree on it"),
         (
             _find_row(problem, "servers", "divisible", _differs(problem.divisible_k)),
             "servers of a pool must agree on it",
@@ -235,6 +237,12 @@ def _differs(values: FloatArray | BoolArray) -> BoolArray:
 
 def _find_many_servers(problem: Problem) -> str | None:
     return "servers" if len(problem.server_names) > 1 and not problem.is_pooled else None
+
+
+def _find_utility(problem: Problem, find_marked: Callable[[FloatArray], BoolArray]) -> str | None:
+    """Return the path of the first utility that is marked. find_marked: which values are, less their defaults."""
+    a = _find_row(problem, "servers", "utilityA", find_marked(problem.utility_a_k - 1))
+    return a or _find_row(problem, "servers", "utilityB", find_marked(problem.utility_b_k))
 
 
 def _find_expected(problem: Problem) -> str | None:
@@ -262,5 +270,6 @@ _FIELDS: Mapping[Option, Callable[[Problem], str | None]] = {
     Option.TASKS: lambda problem: _find_row(problem, "tenants", "tasks", np.isfinite(problem.tasks_i)),
     Option.DIVISIBLE: lambda problem: _find_row(problem, "servers", "divisible", ~problem.divisible_k),
     Option.ALPHA: lambda problem: _find_row(problem, "servers", "alpha", ~np.isnan(problem.alpha_k)),
+    Option.UTILITY: lambda problem: _find_utility(problem, lambda values: values != 0),
     Option.EXPECTED_TENANTS: _find_expected,
 }

@@ -71,6 +71,8 @@ VALUES: list[tuple[str, object, str]] = [
     ("servers[0].count", "2", 'must be a whole number from 1 to 1e+21, not "2"'),
     ("servers[0].alpha", 0, f"{ALPHA} 0"),
     ("servers[0].alpha", "2", f'{ALPHA} "2"'),
+    ("servers[0].utilityA", -1, "must be 0 or a number from 1e-15 to 1e+21, not -1"),
+    ("servers[0].utilityB", True, "must be 0 or a number from 1e-15 to 1e+21, not true"),
     ("servers[0].divisible", "no", 'must be true or false, not "no"'),
     ("servers[0].divisible", 0, "must be true or false, not 0"),
     ("servers", "a", 'must be a list of servers, not "a"'),

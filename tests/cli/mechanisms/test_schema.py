@@ -29,6 +29,7 @@ BEYOND_A_SCHEMA = (
     "is no resource of this problem",
     "is no server of this problem",
     "must ask for more than 0",
+    "must be above 0 where utilityA is 0",
     "a name of printable characters",
     "a whole number from 2 to",
 )

@@ -40,6 +40,7 @@ def _describe_classes(allocation: Allocation, proof: Proof, *, has_alpha: bool) 
             "capacity": dict(zip(proof.resources, instance.capacity_kr[k].tolist(), strict=True)),
             "divisible": bool(instance.divisible_k[k]),
             **({"alpha": float(instance.alpha_k[k])} if has_alpha else {}),
+            **({"linear": math.exp(instance.log_linear_k[k])} if instance.log_linear_k[k] > -np.inf else {}),
         }
         for k, names in enumerate(name_classes(instance, allocation.problem))
     ]

@@ -20,7 +20,7 @@ from fairbind.model.errors import InvalidProblemError
 
 SERVER, TENANT = "server", "tenant"
 REQUIRED: Final = ("kind", "name")
-SERVER_COLUMNS: Final = ("count", "alpha", "divisible")
+SERVER_COLUMNS: Final = ("count", "alpha", "utilityA", "utilityB", "divisible")
 TENANT_COLUMNS: Final = ("weight", "tasks", "eligible")
 WEIGHT: Final = "weight:"
 SEPARATOR: Final = ";"

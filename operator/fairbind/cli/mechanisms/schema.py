@@ -1,7 +1,7 @@
 """The JSON Schema of a problem, for editors and for programs that write problems.
 
-It says all that a schema can. Which names differ from each other, which are known, and that no demand is all zero
-are rules that `fairbind.fairness.problems.parse` adds.
+It says what a schema can say well. Which names differ from each other, which are known, and that no demand and no
+utility is all zero are rules that `fairbind.fairness.problems.parse` adds.
 """
 
 from __future__ import annotations
@@ -80,6 +80,16 @@ PROBLEM_SCHEMA: Final[dict[str, Any]] = {
                     "description": "Exponent of alpha-pf-vds here. Default: the command's.",
                     **_POSITIVE,
                     "minimum": LEAST_ALPHA,
+                },
+                "utilityA": {
+                    "description": "A of the utility of alpha-pf-vds here, g'(z) = (A / z) ** alpha + B / z.",
+                    **_AMOUNT,
+                    "default": 1,
+                },
+                "utilityB": {
+                    "description": "B of the same; above 0 where A is 0. z: tasks / (weight x tasks of one server).",
+                    **_AMOUNT,
+                    "default": 0,
                 },
                 "divisible": {
                     "description": "false: the server's time is shared, not its resources.",

@@ -39,6 +39,10 @@ def _describe_server(problem: Problem, k: int) -> dict[str, Any]:
         server["count"] = int(problem.count_k[k])
     if not math.isnan(problem.alpha_k[k]):
         server["alpha"] = float(problem.alpha_k[k])
+    if problem.utility_a_k[k] != 1:
+        server["utilityA"] = float(problem.utility_a_k[k])
+    if problem.utility_b_k[k] != 0:
+        server["utilityB"] = float(problem.utility_b_k[k])
     if not problem.divisible_k[k]:
         server["divisible"] = False
     return server

@@ -58,7 +58,7 @@ def solve_alpha_pf_vds(instance: Instance) -> Solution:
 
     To the power max(alpha, 1) they are the multipliers of the servers.
     """
-    market = make_market(instance, instance.alpha_k)
+    market = make_market(instance, instance.alpha_k, instance.log_linear_k)
     guess, _ = find_guess(market)
     return Solution(market.get_tasks(guess.part_ki), {"price_kr": guess.price_kr})
 
@@ -95,7 +95,7 @@ def certify_alpha_pf_vds(instance: Instance, solution: Solution) -> Mapping[str,
     factor (what is off by e in prices is off by alpha e in multipliers), the three checks have not.
     """
     excess = check_feasible(instance, solution.tasks_ik, "alpha-pf-vds")
-    market = make_market(instance, instance.alpha_k)
+    market = make_market(instance, instance.alpha_k, instance.log_linear_k)
     part_ki = np.divide(
         solution.tasks_ik.T, instance.gamma_ik.T, out=np.zeros(market.gain_ki.shape), where=market.usable_ki
     )
@@ -177,12 +177,12 @@ def _compute_slopes(
     Slopes of tenants that have all their tasks may be inf.
     """
     totals_i = market.get_totals(part_ki)
-    usable_ki, power_k = market.usable_ki, market.norm_k[:, None]
+    usable_ki, utility = market.usable_ki, market.get_utility(unit_k)
     unit_k = unit_k[:, None]
     worth_ki = compute_worths(market, totals_i)
     with np.errstate(over="ignore"):
-        slope_ki = np.divide(worth_ki, unit_k, out=np.zeros_like(worth_ki), where=unit_k > 0) ** power_k
-    multiplier_kr = np.divide(price_kr, unit_k, out=np.zeros_like(price_kr), where=unit_k > 0) ** power_k
+        slope_ki = utility.find_multipliers(np.divide(worth_ki, unit_k, out=np.zeros_like(worth_ki), where=unit_k > 0))
+    multiplier_kr = utility.find_multipliers(np.divide(price_kr, unit_k, out=np.zeros_like(price_kr), where=unit_k > 0))
     charge_ki = (multiplier_kr[:, None, :] @ market.load_kri)[:, 0]
     may_want_ki = usable_ki & (totals_i < market.limit_i * (1 - PLACE_MISMATCH))
     ratio_ki = np.divide(slope_ki, charge_ki, out=np.ones_like(slope_ki), where=may_want_ki & (charge_ki > 0))
@@ -201,10 +201,17 @@ ALPHA_PF_VDS = Mechanism(
         "exponent alpha: 1 uses servers best (proportional fairness), larger ones are fairer, up to PS-DSF. Servers "
         "can have exponents of their own."
     ),
-    options=frozenset({Option.WEIGHT, Option.TASKS, Option.SERVERS, Option.ELIGIBLE, Option.DIVISIBLE, Option.ALPHA}),
+    options=frozenset(
+        {Option.WEIGHT, Option.TASKS, Option.SERVERS, Option.ELIGIBLE, Option.DIVISIBLE, Option.ALPHA, Option.UTILITY}
+    ),
     level_scope=LevelScope.SERVER_CLASS,
     share_sum=ShareSum.DOMINANT,
     solve=solve_alpha_pf_vds,
     certify=certify_alpha_pf_vds,
-    notes={"price_kr": "price_kr ** max(alpha, 1), with the alpha of the class, is the multiplier of inequality (16)"},
+    notes={
+        "price_kr": (
+            "price_kr ** max(alpha, 1), with the alpha of the class, is the multiplier of inequality (16); where the "
+            "class has a linear term, linear * price_kr ** max(1 / alpha, 1) is added"
+        )
+    },
 )

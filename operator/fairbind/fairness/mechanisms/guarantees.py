@@ -36,7 +36,8 @@ ALL_CAME = "all tenants that are expected have come"
 
 
 def _alphas(problem: Problem, alpha: float | None) -> FloatArray:
-    return np.where(np.isnan(problem.alpha_k), DEFAULT_ALPHA if alpha is None else alpha, problem.alpha_k)
+    alpha_k = np.where(np.isnan(problem.alpha_k), DEFAULT_ALPHA if alpha is None else alpha, problem.alpha_k)
+    return np.where(problem.utility_a_k == 0, 1.0, alpha_k)
 
 
 def _has_one_server(problem: Problem) -> bool:

@@ -22,6 +22,7 @@ class Option(StrEnum):
     ELIGIBLE = "eligible"
     DIVISIBLE = "divisible"  # servers with "divisible": false
     ALPHA = "alpha"
+    UTILITY = "utilityA"  # and "utilityB"
     EXPECTED_TENANTS = "expectedTenants"
 
 

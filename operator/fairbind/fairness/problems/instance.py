@@ -36,8 +36,9 @@ class Instance:
     gamma_ik: tasks of i that the class runs when i has it alone: min over r of c_kr / d_ir; 0 where not usable.
     monopoly_i: tasks of i that ALL servers would run, eligible or not, each by itself (the papers' gamma_n of TSF).
     share_per_task_i: max over r of d_ir / resource weight: the (per-resource weighted) dominant share of one task.
-    alpha_k, divisible_k: of the class. member_i: tenants in the group. rank_i: place of the group's first tenant in the
-    order of arrival, from 0. tenants_total: all tenants of the problem, including those that can run nothing.
+    alpha_k, divisible_k: of the class. log_linear_k: log b of its utility, g'(z) = z ** -alpha + b / z, with z in the
+    instance's units; -inf where b is 0. member_i: tenants in the group. rank_i: place of the group's first tenant in
+    the order of arrival, from 0. tenants_total: all tenants of the problem, including those that can run nothing.
 
     Resources that no server has are left out, and so are the tenants that need them. The other resources are in the
     problem's order, or sorted by name on request.
@@ -55,6 +56,7 @@ class Instance:
     resource_weight_ir: FloatArray
     divisible_k: BoolArray
     alpha_k: FloatArray
+    log_linear_k: FloatArray
     member_i: FloatArray
     rank_i: IntArray
     tenants_total: int
@@ -90,10 +92,10 @@ def reduce_problem(
     axes = order_r[total_r[order_r] > 0]
     can_run_ik = _find_usable(problem)
     present = np.flatnonzero(can_run_ik.any(axis=1) & (problem.tasks_i > 0))
-    alpha_k = np.where(np.isnan(problem.alpha_k), DEFAULT_ALPHA if alpha is None else alpha, problem.alpha_k)
+    alpha_k, log_linear_k = _reduce_utilities(problem, DEFAULT_ALPHA if alpha is None else alpha)
 
     class_of_server, first_server = _merge_rows(
-        [problem.capacity_kr, problem.divisible_k[:, None], alpha_k[:, None]],
+        [problem.capacity_kr, problem.divisible_k[:, None], alpha_k[:, None], log_linear_k[:, None]],
         [np.packbits(problem.eligible_ik[present].T, axis=1)],
         problem.server_names,
     )
@@ -117,7 +119,9 @@ def reduce_problem(
     np.minimum.at(rank_i, group_of_present, present)
 
     demand_ir = problem.demand_ir[first_tenant][:, axes] / total_r[axes]
-    weight_i = member_i * (problem.weight_i[first_tenant] / problem.weight_i[present].max(initial=0.0))
+    heaviest = problem.weight_i[present].max(initial=0.0)
+    weight_i = member_i * (problem.weight_i[first_tenant] / heaviest)
+    log_unit_k = np.log(count_k) - np.log(heaviest or 1.0) - np.log(weight_i.sum() or 1.0)
     usable_ik = can_run_ik[np.ix_(first_tenant, first_server)]
     alone_ik = compute_gamma(capacity_kr, demand_ir)
     resource_weight_ir = problem.resource_weight_ir[first_tenant][:, axes]
@@ -133,6 +137,7 @@ def reduce_problem(
         resource_weight_ir=resource_weight_ir,
         divisible_k=problem.divisible_k[first_server],
         alpha_k=alpha_k[first_server],
+        log_linear_k=log_linear_k[first_server] + (alpha_k[first_server] - 1) * log_unit_k,
         member_i=member_i,
         rank_i=rank_i,
         tenants_total=len(problem.tenant_names),
@@ -141,6 +146,21 @@ def reduce_problem(
         class_of_server=class_of_server,
         part_of_class=problem.count_k / count_k[class_of_server],
     )
+
+
+def _reduce_utilities(problem: Problem, alpha: float) -> tuple[FloatArray, FloatArray]:
+    """Return the exponents and log b of g'(z) = z ** -alpha + b / z, in the problem's units, shapes (K,).
+
+    A common factor of a server's utility does not matter. B / z alone is the utility of alpha 1, and so is
+    (A + B) / z.
+    """
+    alpha_k = np.where(np.isnan(problem.alpha_k), alpha, problem.alpha_k)
+    alpha_k[problem.utility_a_k == 0] = 1.0
+    is_blend_k = (problem.utility_b_k > 0) & (alpha_k != 1)
+    log_linear_k = np.full(alpha_k.shape, -np.inf)
+    log_linear_k[is_blend_k] = np.log(problem.utility_b_k[is_blend_k])
+    log_linear_k[is_blend_k] -= alpha_k[is_blend_k] * np.log(problem.utility_a_k[is_blend_k])
+    return alpha_k, log_linear_k
 
 
 def compute_gamma(capacity_kr: FloatArray, demand_ir: FloatArray) -> FloatArray:

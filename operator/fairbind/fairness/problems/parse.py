@@ -47,7 +47,7 @@ MIN_MAGNITUDE: Final = 1e-15
 MAX_MAGNITUDE: Final = 1e21
 
 PROBLEM_FIELDS: Final = ("resources", "servers", "tenants", "expectedTenants", "pool")
-SERVER_FIELDS: Final = ("name", "capacity", "count", "alpha", "divisible")
+SERVER_FIELDS: Final = ("name", "capacity", "count", "alpha", "utilityA", "utilityB", "divisible")
 TENANT_FIELDS: Final = ("name", "weight", "demand", "tasks", "eligible", "resourceWeights")
 
 _AMOUNT = f"0 or a number from {MIN_MAGNITUDE:g} to {MAX_MAGNITUDE:g}"
@@ -66,6 +66,8 @@ def parse_problem(document: object) -> Problem:
         count_k=np.array(servers.count, dtype=np.float64),
         divisible_k=np.array(servers.divisible, dtype=np.bool_),
         alpha_k=np.array(servers.alpha, dtype=np.float64),
+        utility_a_k=np.array(servers.utility_a, dtype=np.float64),
+        utility_b_k=np.array(servers.utility_b, dtype=np.float64),
         tenant_names=tuple(tenants.names),
         demand_ir=_to_matrix(tenants.demand, len(resources)),
         weight_i=np.array(tenants.weight, dtype=np.float64),
@@ -84,6 +86,8 @@ class _Servers:
     count: list[int]
     divisible: list[bool]
     alpha: list[float]
+    utility_a: list[float]
+    utility_b: list[float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,7 @@ class _Tenants:
 
 def _read_servers(entries: Sequence[object], resources: tuple[str, ...]) -> _Servers:
     axis = {name: r for r, name in enumerate(resources)}
-    servers = _Servers({}, [], [], [], [])
+    servers = _Servers({}, [], [], [], [], [], [])
     for k, entry in enumerate(entries):
         path: Path = ("servers", _name_place(k, entry))
         server = read_object(entry, path, SERVER_FIELDS, required=("name", "capacity"))
@@ -110,7 +114,17 @@ def _read_servers(entries: Sequence[object], resources: tuple[str, ...]) -> _Ser
         )
         alpha = _read_positive(server["alpha"], (*path, "alpha"), LEAST_ALPHA) if "alpha" in server else math.nan
         servers.alpha.append(alpha)
+        _read_utility(server, path, servers)
     return servers
+
+
+def _read_utility(server: Mapping[str, object], path: Path, servers: _Servers) -> None:
+    a = _read_amount(server["utilityA"], (*path, "utilityA")) if "utilityA" in server else 1.0
+    b = _read_amount(server["utilityB"], (*path, "utilityB")) if "utilityB" in server else 0.0
+    if a == 0 and b == 0:
+        complain((*path, "utilityB"), f"must be above 0 where utilityA is 0, not {show_value(b)}")
+    servers.utility_a.append(a)
+    servers.utility_b.append(b)
 
 
 def _read_tenants(entries: Sequence[object], resources: tuple[str, ...], servers: _Servers) -> _Tenants:

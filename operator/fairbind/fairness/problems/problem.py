@@ -30,7 +30,8 @@ class Problem:
 
     capacity_kr: capacity of ONE server of entry k, shape (K, R), >= 0. count_k: servers in the entry, > 0.
     divisible_k: False where a server's time, not its resources, is shared (paper of PS-DSF, equation 17).
-    alpha_k: the exponent of alpha-pf-vds on entry k; NaN: the call's own.
+    alpha_k: the exponent of alpha-pf-vds on entry k; NaN: the call's own. utility_a_k, utility_b_k: A and B of the
+    utility there, g'(z) = (A / z) ** alpha + B / z, >= 0 and not both 0 (1 and 0: alpha alone).
     demand_ir: demand of one task, shape (I, R), >= 0, never all zero. weight_i: > 0. tasks_i: number of tasks of the
     tenant, inf for unlimited. eligible_ik: whether tenant i may use entry k. resource_weight_ir: > 0, divides the share
     of r. expected_tenants: how many tenants will arrive in all (dynamic-drf). is_pooled: all entries count as one
@@ -43,6 +44,8 @@ class Problem:
     count_k: FloatArray
     divisible_k: BoolArray
     alpha_k: FloatArray
+    utility_a_k: FloatArray
+    utility_b_k: FloatArray
     tenant_names: tuple[str, ...]
     demand_ir: FloatArray
     weight_i: FloatArray
@@ -63,6 +66,8 @@ class Problem:
             "count_k": (servers,),
             "divisible_k": (servers,),
             "alpha_k": (servers,),
+            "utility_a_k": (servers,),
+            "utility_b_k": (servers,),
             "demand_ir": (tenants, resources),
             "weight_i": (tenants,),
             "tasks_i": (tenants,),
@@ -85,7 +90,8 @@ class Problem:
     def pooled(self) -> Problem:
         """Return the problem with one server that has everything.
 
-        Entries must agree on alpha and divisible, which the pool keeps, and each tenant must be eligible everywhere.
+        Entries must agree on their utilities and on divisible, which the pool keeps, and each tenant must be eligible
+        everywhere.
         """
         return replace(
             self,
@@ -94,6 +100,8 @@ class Problem:
             count_k=np.ones(1),
             divisible_k=self.divisible_k[:1],
             alpha_k=self.alpha_k[:1],
+            utility_a_k=self.utility_a_k[:1],
+            utility_b_k=self.utility_b_k[:1],
             eligible_ik=self.eligible_ik[:, :1],
             is_pooled=True,
         )
@@ -106,6 +114,8 @@ def make_problem(
     count_k: npt.ArrayLike | None = None,
     divisible_k: npt.ArrayLike | None = None,
     alpha_k: npt.ArrayLike | None = None,
+    utility_a_k: npt.ArrayLike | None = None,
+    utility_b_k: npt.ArrayLike | None = None,
     weight_i: npt.ArrayLike | None = None,
     tasks_i: npt.ArrayLike | None = None,
     eligible_ik: npt.ArrayLike | None = None,
@@ -138,6 +148,8 @@ def make_problem(
         count_k=floats(count_k, (servers,), 1.0),
         divisible_k=flags(divisible_k, (servers,)),
         alpha_k=floats(alpha_k, (servers,), np.nan),
+        utility_a_k=floats(utility_a_k, (servers,), 1.0),
+        utility_b_k=floats(utility_b_k, (servers,), 0.0),
         tenant_names=tuple(tenant_names) if tenant_names is not None else tuple(f"t{i}" for i in range(tenants)),
         demand_ir=demand,
         weight_i=floats(weight_i, (tenants,), 1.0),
@@ -165,6 +177,12 @@ def _check_values(problem: Problem) -> None:
         _check_names(what, names)
     _check(_is_amount(problem.capacity_kr), problem.capacity_kr, "servers", "capacity", _AMOUNT, servers, problem)
     _check(_is_positive(problem.count_k), problem.count_k, "servers", "count", _POSITIVE, servers, problem)
+    for field, utility_k in (("utilityA", problem.utility_a_k), ("utilityB", problem.utility_b_k)):
+        _check(_is_amount(utility_k), utility_k, "servers", field, _AMOUNT, servers, problem)
+    for k in np.flatnonzero((problem.utility_a_k == 0) & (problem.utility_b_k == 0))[:1]:
+        raise InvalidProblemError(
+            f"servers[{k}].utilityB of {servers[k]}: must be above 0 where utilityA is 0, not 0.0"
+        )
     _check(_is_amount(problem.demand_ir), problem.demand_ir, "tenants", "demand", _AMOUNT, tenants, problem)
     for i in np.flatnonzero(~(problem.demand_ir > 0).any(axis=1))[:1]:
         raise InvalidProblemError(f"tenants[{i}].demand of {tenants[i]}: must ask for something")

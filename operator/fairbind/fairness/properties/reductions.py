@@ -17,6 +17,7 @@ from fairbind.fairness.properties.variants import (
     as_solved,
     choose,
     compute_alone,
+    drop_utilities,
     keep_resource,
     keep_servers,
     keep_tenants,
@@ -49,7 +50,7 @@ def find_unlike_drf(
         one = keep_tenants(keep_servers(solved, np.array([server])), users)
         is_whole = len(solved.server_names) == 1 and users.size == len(solved.tenant_names)
         got = allocation if is_whole else compute_allocation(one, mechanism_id, alpha=alpha)
-        drf = compute_allocation(replace(one, alpha_k=np.full(1, np.nan), expected_tenants=None), "drf")
+        drf = compute_allocation(drop_utilities(one), "drf")
         where = f"alone on server {solved.server_names[server]}"
         witness = _compare(SINGLE_SERVER_REDUCTION.id, one, got.totals_i, drf.totals_i, f"{where}, by drf")
         if witness is not None:
@@ -135,13 +136,11 @@ def compute_max_min(problem: Problem, resource: int, usable_ik: np.ndarray) -> F
     totals_i = np.zeros(len(problem.tenant_names))
     if users.size:
         one = keep_tenants(keep_resource(replace(problem, eligible_ik=usable_ik), resource), users)
-        plain = replace(
+        plain = drop_utilities(
             one,
             divisible_k=np.ones(one.divisible_k.shape, dtype=bool),
-            alpha_k=np.full(one.alpha_k.shape, np.nan),
             resource_weight_ir=np.ones(one.resource_weight_ir.shape),
             weight_i=one.weight_i * one.resource_weight_ir[:, 0],
-            expected_tenants=None,
         )
         reference = "drf" if len(plain.server_names) == 1 else "drfh"
         totals_i[users] = compute_allocation(plain, reference).totals_i

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +44,19 @@ def compute_worth(
     return np.where(alone_ik > 0, worth_ik, 0.0)
 
 
+def drop_utilities(problem: Problem, **others: Any) -> Problem:
+    """Return the problem as mechanisms without exponents take it. others: further fields to replace."""
+    servers = problem.alpha_k.shape
+    return replace(
+        problem,
+        alpha_k=np.full(servers, np.nan),
+        utility_a_k=np.ones(servers),
+        utility_b_k=np.zeros(servers),
+        expected_tenants=None,
+        **others,
+    )
+
+
 def keep_tenants(problem: Problem, kept: Rows) -> Problem:
     """Return the problem with these tenants only; the others are no longer expected either."""
     names = np.array(problem.tenant_names, dtype=object)[kept]
@@ -69,6 +83,8 @@ def keep_servers(problem: Problem, kept: Rows) -> Problem:
         count_k=problem.count_k[kept],
         divisible_k=problem.divisible_k[kept],
         alpha_k=problem.alpha_k[kept],
+        utility_a_k=problem.utility_a_k[kept],
+        utility_b_k=problem.utility_b_k[kept],
         eligible_ik=problem.eligible_ik[:, kept],
     )
 

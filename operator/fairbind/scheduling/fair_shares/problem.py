@@ -172,6 +172,8 @@ def _build_problem(
         count_k=groups.count_p.copy(),
         divisible_k=np.ones(count, dtype=np.bool_),
         alpha_k=np.full(count, np.nan),
+        utility_a_k=np.ones(count),
+        utility_b_k=np.zeros(count),
         tenant_names=tuple(names),
         demand_ir=np.array([part.demand_r for part in parts]),
         weight_i=np.ones(len(parts)),

@@ -76,6 +76,7 @@ class BestResponses:
             gain_ki=market.gain_ki[k : k + 1, own],
             load_kri=market.load_kri[k : k + 1][:, :, own],
             exponent_k=market.exponent_k[k : k + 1],
+            log_linear_k=market.log_linear_k[k : k + 1],
             scale_i=market.scale_i[own],
             elsewhere_i=elsewhere_i[wants],
         )

@@ -229,7 +229,7 @@ class System:
         self.has_limit_i: BoolArray = np.isfinite(market.limit_i)
         self.limit_i = np.where(self.has_limit_i, market.limit_i, 1.0)
         self.relative_k = market.worth_power / market.root_k
-        self.is_linear = bool((market.norm_k * self.relative_k == 1).all())
+        self.is_linear = bool((market.norm_k * self.relative_k == 1).all()) and not market.has_linear
         self.worth_ki = market.gain_ki**market.worth_power  # of a whole server, for a task's worth of 1
         # Costs in these units depend on a task's worth as totals do on parts: by the gains.
         self.unit_ki = np.where(self.pairs, market.gain_ki, 1.0) ** (1 - market.worth_power)
@@ -262,6 +262,13 @@ class System:
             return market.load_kri
         norm_k, relative_k = market.norm_k[:, None], self.relative_k[:, None]
         highest_k, sum_ki = sum_powers(market, price_kr)
+        if market.has_linear:
+            utility = market.get_utility(highest_k[:, 0])
+            cost_ki = np.where(sum_ki > 0, utility.find_prices(sum_ki), 1.0)
+            own_kr = np.where(self.slots, utility.find_slopes(price_kr / highest_k), 0.0)
+            scale_ki = relative_k * (highest_k * cost_ki) ** (relative_k - 1) / utility.find_slopes(cost_ki)
+            blended_kri: FloatArray = market.load_kri * own_kr[:, :, None] * scale_ki[:, None]
+            return blended_kri
         outer_ki = np.where(sum_ki > 0, sum_ki, 1.0) ** (relative_k / norm_k - 1) * highest_k ** (relative_k - 1)
         outer_ki *= relative_k
         slopes_kri: FloatArray = (

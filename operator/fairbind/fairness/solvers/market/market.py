@@ -9,6 +9,9 @@ its budget or has all its tasks, and slots that are not full cost nothing.
 With p = 1 this is the market of Eisenberg and Gale, and the equilibrium maximises the sum of w_i log(tasks of i). With
 p = alpha it is alpha-PF-VDS (Khamse-Ashari et al., section 3.2): take the p-th power of the prices for multipliers.
 
+A server may add b times the plain cost to that: then the unit of prices is not free, and what a whole server costs is
+``utility``'s mean of the prices (inequality 16 with the utilities of equation 22).
+
 With p < 1 prices differ by more than numbers hold: as loads do, to the power 1 / p. So everything of such a server that
 is a price, a cost or a worth is kept as its p-th power (its root): ``min(p, 1)`` is the power for all servers.
 """
@@ -21,6 +24,7 @@ import numpy as np
 
 from fairbind.fairness.problems.instance import Instance
 from fairbind.fairness.problems.problem import BoolArray, FloatArray
+from fairbind.fairness.solvers.market.utility import Utility, make_utility
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,7 +33,8 @@ class Market:
 
     gain_ki: tasks for a whole server, each tenant's divided by their sum (scale_i), 0 where it may not buy.
     limit_i: the most that i wants, in the same unit; inf allowed. load_kri: 0..1, shape (K, R, I).
-    exponent_k: p. weight_i: budgets, > 0, they sum to 1. elsewhere_i: what they have beside what they buy here.
+    exponent_k: p. log_linear_k: log b, -inf for none. weight_i: budgets, > 0, they sum to 1. elsewhere_i: what they
+    have beside what they buy here.
     """
 
     weight_i: FloatArray
@@ -37,6 +42,7 @@ class Market:
     gain_ki: FloatArray
     load_kri: FloatArray
     exponent_k: FloatArray
+    log_linear_k: FloatArray
     scale_i: FloatArray
     elsewhere_i: FloatArray
 
@@ -54,6 +60,15 @@ class Market:
     def norm_k(self) -> FloatArray:
         """The power to which its prices, as they are kept, are its multipliers: max(p, 1)."""
         return np.maximum(self.exponent_k, 1.0)
+
+    @property
+    def has_linear(self) -> bool:
+        """Whether some server adds a linear term."""
+        return bool((self.log_linear_k > -np.inf).any())
+
+    def get_utility(self, unit_k: FloatArray) -> Utility:
+        """Return how multipliers follow from prices, both in units of these prices and their multipliers, (K,)."""
+        return make_utility(self.norm_k, 1 / self.root_k, self.log_linear_k, unit_k)
 
     @property
     def worth_power(self) -> float:
@@ -90,8 +105,11 @@ class Market:
         return tasks_ik
 
 
-def make_market(instance: Instance, exponent_k: FloatArray) -> Market:
-    """Return the market of an instance: slots are resources, on non-divisible servers the time (slot 0)."""
+def make_market(instance: Instance, exponent_k: FloatArray, log_linear_k: FloatArray | None = None) -> Market:
+    """Return the market of an instance: slots are resources, on non-divisible servers the time (slot 0).
+
+    log_linear_k: None for no linear terms.
+    """
     gain_ki = instance.gamma_ik.T
     scale_i = gain_ki.sum(axis=0)
     per_capacity_kr = np.divide(
@@ -107,6 +125,7 @@ def make_market(instance: Instance, exponent_k: FloatArray) -> Market:
         gain_ki=gain_ki / scale_i,
         load_kri=np.minimum(load_kri, 1.0),
         exponent_k=exponent_k,
+        log_linear_k=np.full(exponent_k.shape, -np.inf) if log_linear_k is None else log_linear_k,
         scale_i=scale_i,
         elsewhere_i=np.zeros_like(scale_i),
     )
@@ -114,18 +133,22 @@ def make_market(instance: Instance, exponent_k: FloatArray) -> Market:
 
 def compute_costs(market: Market, price_kr: FloatArray) -> FloatArray:
     """Return what a whole server costs each tenant, shape (K, I)."""
-    if (market.exponent_k <= 1).all():
+    if (market.exponent_k <= 1).all() and not market.has_linear:
         plain_ki: FloatArray = (price_kr[:, None, :] @ market.load_kri)[:, 0]
         return plain_ki
     highest_k, sum_ki = sum_powers(market, price_kr)
+    if market.has_linear:
+        blended_ki: FloatArray = highest_k * market.get_utility(highest_k[:, 0]).find_prices(sum_ki)
+        return blended_ki
     costs_ki: FloatArray = highest_k * sum_ki ** (1 / market.norm_k[:, None])
     return costs_ki
 
 
 def sum_powers(market: Market, price_kr: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return each server's highest price, (K, 1), and what its norms are the roots of with that price for 1, (K, I)."""
+    """Return each server's highest price, (K, 1), and multipliers of whole servers, that price's being 1, (K, I)."""
     highest_k = np.maximum(price_kr.max(axis=1), np.finfo(float).tiny)[:, None]
-    sum_ki: FloatArray = (((price_kr / highest_k) ** market.norm_k[:, None])[:, None, :] @ market.load_kri)[:, 0]
+    multiplier_kr = market.get_utility(highest_k[:, 0]).find_multipliers(price_kr / highest_k)
+    sum_ki: FloatArray = (multiplier_kr[:, None, :] @ market.load_kri)[:, 0]
     return highest_k, sum_ki
 
 
@@ -155,9 +178,9 @@ def compute_charges(market: Market, part_ki: FloatArray, price_kr: FloatArray) -
 
     The part that is left, times the slot's multiplier, of the server's highest one.
     """
-    highest_kr = np.maximum(price_kr.max(axis=1, keepdims=True), np.finfo(float).tiny)
+    highest_k = np.maximum(price_kr.max(axis=1, keepdims=True), np.finfo(float).tiny)
     left_kr = np.maximum(1 - market.get_loads(part_ki), 0.0)
-    charges_kr: FloatArray = (price_kr / highest_kr) ** market.norm_k[:, None] * left_kr
+    charges_kr: FloatArray = market.get_utility(highest_k[:, 0]).find_multipliers(price_kr / highest_k) * left_kr
     return charges_kr
 
 
@@ -177,4 +200,9 @@ def sum_others(value_ki: FloatArray) -> FloatArray:
 
 def with_loads(market: Market, load_kri: FloatArray) -> Market:
     """Return the market with other loads, at plain prices (p = 1)."""
-    return replace(market, load_kri=load_kri, exponent_k=np.ones_like(market.exponent_k))
+    return replace(
+        market,
+        load_kri=load_kri,
+        exponent_k=np.ones_like(market.exponent_k),
+        log_linear_k=np.full_like(market.exponent_k, -np.inf),
+    )

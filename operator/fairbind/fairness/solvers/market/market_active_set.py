@@ -22,7 +22,7 @@ from fairbind.fairness.solvers.market.interior_point import (
     System,
     find_equilibrium,
 )
-from fairbind.fairness.solvers.market.market import Market, compute_charges, compute_mismatches
+from fairbind.fairness.solvers.market.market import Market, compute_charges, compute_mismatches, with_loads
 from fairbind.fairness.solvers.market.tolerances import (
     ACCEPTED_MISMATCH,
     CONVERGED_MISMATCH,
@@ -109,7 +109,7 @@ def find_interior_guess(market: Market, *, centring: float | None = None, budget
 
 def find_plain_guess(market: Market, budget: StepBudget | None = None) -> Guess:
     """Return what it leads to with p = 1 everywhere."""
-    plain = find_interior_guess(replace(market, exponent_k=np.ones_like(market.exponent_k)), budget=budget)
+    plain = find_interior_guess(with_loads(market, market.load_kri), budget=budget)
     power = market.worth_power
     worth_i = market.weight_i / np.maximum(market.get_totals(plain.part_ki), np.finfo(float).tiny)
     relief_i = worth_i**power - np.maximum(worth_i - plain.relief_i, 0.0) ** power
