@@ -61,6 +61,46 @@ def test_who_has_all_its_tasks_wants_no_slice() -> None:
     assert find("sharing-incentive", problem, [[3], [0.5]]) is not None
 
 
+def test_one_equal_partition_that_is_no_better_is_enough() -> None:
+    """Wang et al., TPDS 2015, proposition 4: t1's slice of every server would run more, another partition would not."""
+    problem = make_problem([[1, 2], [4, 3]], [[1, 1], [3, 2]])
+    allocation = compute_allocation(problem, "drfh")
+    assert PROPERTIES["sharing-incentive"].find(problem, "drfh", allocation) is not None
+    assert PROPERTIES["weak-sharing-incentive"].find(problem, "drfh", allocation) is None
+
+
+@pytest.mark.parametrize("divisible", [[True, True], [False, False]])
+@pytest.mark.parametrize(("tasks", "instead"), [(0.9, 1.0), (1.0, None), (1.9, None)])
+def test_every_equal_partition_is_looked_at(tasks: float, instead: float | None, divisible: list[bool]) -> None:
+    """Its half of all may be worth as little as 1 task: all its processors on s1, and memory half there, half on s0.
+
+    Of a server's time it has the same part of both, and so 2 tasks in any partition.
+    """
+    problem = make_problem([[1, 1], [3, 3]], [[1, 1], [1, 1]], divisible_k=divisible)
+    instead = instead if all(divisible) else 2.0
+    witness = find("weak-sharing-incentive", problem, [[0, tasks], [1, 1]])
+    assert (witness is None) is (instead is None)
+    if witness is not None:
+        assert witness.evidence == {"tenant": "t0", "tasks": tasks, "partition": pytest.approx(instead)}
+
+
+def test_those_who_gain_by_no_partition_alone_gain_by_none_together() -> None:
+    """Either of them alone could be left with its processors on one server and its memory on the other; both cannot."""
+    problem = make_problem([[2, 1], [1, 2]], [[1, 1], [1, 1]])
+    assert find("weak-sharing-incentive", problem, [[0, 0], [1, 1]]) is None
+    both = find("weak-sharing-incentive", problem, [[0, 0], [0, 0]])
+    three = make_problem([[4, 1], [4, 1]], [[1, 1], [1, 1], [1, 1]])
+    assert (both is None, find("weak-sharing-incentive", three, [[0, 0]] * 3) is None) == (False, False)
+
+
+@pytest.mark.parametrize(("tasks", "weights", "holds"), [([3, 9], [1, 3], True), ([4, 8], [1, 3], False)])
+def test_weights_divide_the_partition(tasks: list[float], weights: list[float], *, holds: bool) -> None:
+    problem = make_problem([[4], [8]], [[1], [1]], weight_i=weights)
+    assert (find("weak-sharing-incentive", problem, [[tasks[0], 0], [0, tasks[1]]]) is None) is holds
+    satisfied = make_problem([[4], [8]], [[1], [1]], weight_i=weights, tasks_i=[4, 8])
+    assert find("weak-sharing-incentive", satisfied, [[tasks[0], 0], [0, tasks[1]]]) is None
+
+
 def test_who_envies_whom_is_named() -> None:
     problem = make_problem([[10, 10]], [[1, 1], [1, 2]])
     witness = find("envy-freeness", problem, [[1], [4]])

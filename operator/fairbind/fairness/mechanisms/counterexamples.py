@@ -129,6 +129,8 @@ PS_DSF_RESOURCES = DRF_RESOURCES
 
 _PROPORTIONAL_LESS = _example([(5, 2), (3, 5)], [(1, 1), (1, 2), (1, 1)], options={"alpha": 0.5})
 ALPHA_SHARING = ALPHA_ENVY = _PROPORTIONAL_LESS
+# On one server there is one equal partition.
+ALPHA_WEAK_SHARING = _example([(6, 2)], [(4, 1), (3, 4)], options={"alpha": 0.5})
 ALPHA_ENVY_OF_TASKS = _example([(500, 200), (300, 500)], [(1, 1), (1, 2), (1, 1)], options={"alpha": 0.5})
 # A large alpha is almost PS-DSF.
 ALPHA_PARETO = _example([(2, 2), (1, 3)], [(4, 1), (1, 4)], options={"alpha": 4})

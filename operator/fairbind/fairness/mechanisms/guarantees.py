@@ -125,11 +125,13 @@ _LEXICOGRAPHIC = "here: what i could use of a higher level would have been given
 _NO_LIE_PAYS = "in general here, for lexicographic optima: see the proof in the page on drfh"
 _NO_GROUP_GAINS = "here: the same proof, for groups of which every member gains, in the page on drfh"
 _FROM_ENVY_FREENESS = "follows from envy-freeness"
+_FROM_SHARING = "follows from sharing incentive: the slices are such a partition"
 _ALONE = "here: a group of one"
 _ENTITLED = "here: each tenant's equal part of its dominant resource is a row of the program"
 
 _DRF: Mapping[str, Guarantee] = {
     "sharing-incentive": _proved(f"{_DRF_PAPER}, section 5"),
+    "weak-sharing-incentive": _proved(_FROM_SHARING),
     "envy-freeness": _proved(f"{_DRF_PAPER}, section 5"),
     "envy-freeness-up-to-one-task": _proved(_FROM_ENVY_FREENESS),
     "pareto-optimality": _proved(f"{_DRF_PAPER}, section 5; Parkes et al., 2015, for zero demands"),
@@ -149,6 +151,12 @@ _DRFH: Mapping[str, Guarantee] = {
     "sharing-incentive": _fails(
         f"{_DRFH_PAPER}, proposition 4; on one server it is drf", counterexamples.DRFH_SHARING, ONE_SERVER
     ),
+    # Here, in general. Let those be low whose share of every resource is below their part; who is not low, or has all
+    # its tasks, gains by no partition. The low keep what they have, and all that is left or held by others is divided
+    # in proportion to what each still lacks. On each server a low tenant that wants more lacks a resource of which
+    # all is held by tenants that are not above it, as the levels are lexicographically max-min. These are low, too,
+    # and keep it, so the tenant runs no more with all that it is given.
+    "weak-sharing-incentive": _proved(f"{_DRFH_PAPER}, proposition 5, for one level; in general here"),
     "envy-freeness": _proved(f"{_DRFH_PAPER}, proposition 1; {_LEXICOGRAPHIC}"),
     "envy-freeness-up-to-one-task": _proved(_FROM_ENVY_FREENESS),
     "pareto-optimality": _proved(f"{_DRFH_PAPER}, proposition 2; in general as a lexicographic optimum"),
@@ -176,6 +184,7 @@ _TSF: Mapping[str, Guarantee] = {
         counterexamples.TSF_SHARING,
         ELIGIBLE,
     ),
+    "weak-sharing-incentive": _proved(_FROM_SHARING, ELIGIBLE),
     "envy-freeness": _proved(f"Wang et al., SC 2016; {_LEXICOGRAPHIC}"),
     "envy-freeness-up-to-one-task": _proved(_FROM_ENVY_FREENESS),
     "pareto-optimality": _proved("Wang et al., SC 2016; in general as a lexicographic optimum"),
@@ -200,6 +209,7 @@ _TSF: Mapping[str, Guarantee] = {
 
 _ASSET_FAIRNESS: Mapping[str, Guarantee] = {
     "sharing-incentive": _fails(f"{_DRF_PAPER}, theorem 1", counterexamples.ASSET_SHARING),
+    "weak-sharing-incentive": _fails("on one server it is sharing incentive", counterexamples.ASSET_SHARING),
     "envy-freeness": _proved(f"{_DRF_PAPER}, table 2"),
     "envy-freeness-up-to-one-task": _proved(_FROM_ENVY_FREENESS),
     "pareto-optimality": _proved(f"{_DRF_PAPER}, table 2"),
@@ -214,6 +224,7 @@ _ASSET_FAIRNESS: Mapping[str, Guarantee] = {
 
 _CEEI: Mapping[str, Guarantee] = {
     "sharing-incentive": _proved(f"{_DRF_PAPER}, table 2: each tenant can afford its part of everything"),
+    "weak-sharing-incentive": _proved(_FROM_SHARING),
     "envy-freeness": _proved(f"{_DRF_PAPER}, table 2: each tenant can afford what another has, by weight"),
     "envy-freeness-up-to-one-task": _proved(_FROM_ENVY_FREENESS),
     "pareto-optimality": _proved("first theorem of welfare economics"),
@@ -230,6 +241,7 @@ _CEEI: Mapping[str, Guarantee] = {
 
 _DRBF: Mapping[str, Guarantee] = {
     "sharing-incentive": _proved(f"{_ENTITLED} (without it theorem 2 of {_DRBF_PAPER} is wrong)"),
+    "weak-sharing-incentive": _proved(_FROM_SHARING),
     "envy-freeness": _proved(f"{_DRBF_PAPER}, theorem 1: rows of the program"),
     "envy-freeness-up-to-one-task": _proved(_FROM_ENVY_FREENESS),
     # A queue stops as soon as one of its tenants has to; with positive demands all have to.
@@ -245,6 +257,7 @@ _DRBF: Mapping[str, Guarantee] = {
 
 _DYNAMIC_DRF: Mapping[str, Guarantee] = {
     "sharing-incentive": _proved(_DYNAMIC_PAPER, ALL_CAME, beyond=counterexamples.DYNAMIC_WAITING),
+    "weak-sharing-incentive": _proved(_FROM_SHARING, ALL_CAME, beyond=counterexamples.DYNAMIC_WAITING),
     "envy-freeness": _fails("here: who came early may keep more", counterexamples.DYNAMIC_ENVY),
     "envy-freeness-up-to-one-task": _fails("here: who came early may keep more", counterexamples.DYNAMIC_ENVY_OF_TASKS),
     "pareto-optimality": _proved(_DYNAMIC_PAPER, ALL_CAME, beyond=counterexamples.DYNAMIC_WAITING),
@@ -274,6 +287,7 @@ _DYNAMIC_DRF: Mapping[str, Guarantee] = {
 # servers; but one that has all its tasks need not be stopped on every server, and the chain ends.
 _PS_DSF: Mapping[str, Guarantee] = {
     "sharing-incentive": _proved(f"{_PS_DSF_PAPER}, table 1"),
+    "weak-sharing-incentive": _proved(_FROM_SHARING),
     "envy-freeness": _proved(f"{_PS_DSF_PAPER}, table 1; here: server by server"),
     "envy-freeness-up-to-one-task": _proved(_FROM_ENVY_FREENESS),
     "pareto-optimality": _fails(f"{_PS_DSF_PAPER}, section 2.3; this example here", counterexamples.PS_DSF_PARETO),
@@ -303,6 +317,7 @@ _ALPHA_PF_VDS: Mapping[str, Guarantee] = {
         ALPHA_FROM_1,
         beyond=counterexamples.ALPHA_SHARING,
     ),
+    "weak-sharing-incentive": _proved(_FROM_SHARING, ALPHA_FROM_1, beyond=counterexamples.ALPHA_WEAK_SHARING),
     "envy-freeness": _proved(
         f"{_PS_DSF_PAPER}, theorem 3; here: server by server", ALPHA_FROM_1, beyond=counterexamples.ALPHA_ENVY
     ),
@@ -331,6 +346,7 @@ _ALPHA_PF_VDS: Mapping[str, Guarantee] = {
 # stopped are not above who still moves. Who leaves lets every server fill later, and so the others stop no later.
 _PER_SERVER_DRF: Mapping[str, Guarantee] = {
     "sharing-incentive": _proved(f"{_DRFH_PAPER}, section 4.5: on every server; here: also with finite tasks"),
+    "weak-sharing-incentive": _proved(_FROM_SHARING),
     "envy-freeness": _proved(f"{_DRF_PAPER}, section 5, on every server; here: also with finite tasks"),
     "envy-freeness-up-to-one-task": _proved(_FROM_ENVY_FREENESS),
     "pareto-optimality": _fails(f"{_DRFH_PAPER}, section 3.4", counterexamples.PER_SERVER_PARETO, ONE_SERVER),

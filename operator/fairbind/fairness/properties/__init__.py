@@ -37,12 +37,14 @@ from fairbind.fairness.properties.strategy import (
     GROUP_STRATEGY_PROOFNESS,
     STRATEGY_PROOFNESS,
 )
+from fairbind.fairness.properties.weak_shares import WEAK_SHARING_INCENTIVE
 from fairbind.fairness.properties.witness import Property, Witness
 
 __all__ = ["PROPERTIES", "Property", "Witness", "properties_for"]
 
 _ALL = (
     SHARING_INCENTIVE,
+    WEAK_SHARING_INCENTIVE,
     ENVY_FREENESS,
     ENVY_FREENESS_UP_TO_ONE_TASK,
     PARETO_OPTIMALITY,

@@ -21,6 +21,13 @@ from fairbind.fairness.properties.witness import (
 )
 
 
+def compute_parts(problem: Problem) -> FloatArray:
+    """Return the part of each resource that a tenant is entitled to, shape (I, R); see `compute_slice`."""
+    entitled_ir = problem.weight_i[:, None] * problem.resource_weight_ir
+    part_ir: FloatArray = entitled_ir / entitled_ir.sum(axis=0).max()
+    return part_ir
+
+
 def compute_slice(problem: Problem) -> FloatArray:
     """Return the tasks that each tenant runs with its part of every server that it may use, shape (I,).
 
@@ -33,8 +40,7 @@ def compute_slice(problem: Problem) -> FloatArray:
     [2.25, 1.5]
     """
     solved = as_solved(problem)
-    entitled_ir = solved.weight_i[:, None] * solved.resource_weight_ir
-    part_ir = entitled_ir / entitled_ir.sum(axis=0).max()
+    part_ir = compute_parts(solved)
     of_resources_ik = compute_alone(replace(solved, demand_ir=solved.demand_ir / part_ir))
     of_time_ik = part_ir.min(axis=1)[:, None] * compute_alone(solved)
     slice_i: FloatArray = np.where(solved.divisible_k, of_resources_ik, of_time_ik).sum(axis=1)
