@@ -243,6 +243,7 @@ class TestRendering:
             "fairnessResources": ["cpu"],
             "nodeSelector": {"pool": "shared"},
             "guided": False,
+            "fit": "cosine",
             "reservations": {"mode": "Off", "maxSeconds": 60, "most": "5%"},
         }
         policy = find(render(f"--set-json=policy={json.dumps(values)}"), "SchedulingPolicy", "default")
@@ -482,6 +483,7 @@ class TestLifecycle:
             "serverClassTolerance": "0.1",
             "unclaimedNamespaces": "tenant",
             "guided": True,
+            "fit": "dominant-resource",
             "reservations": {"mode": "On", "maxSeconds": 600, "most": "10%"},
         }
         assert fresh.api.get(f"{POLICIES}/default")["spec"] == spec

@@ -145,6 +145,7 @@ VALID_POLICIES: list[Spec] = [
     {"serverClassTolerance": "0.5"},
     {"serverClassTolerance": "500m"},
     {"unclaimedNamespaces": "tenant"},
+    {"fit": "cosine"},
     {"unclaimedNamespaces": "together"},
     {"unclaimedNamespaces": "refuse"},
     {"nodeSelector": {"pool": "shared", "example.com/tier": ""}},
@@ -165,6 +166,7 @@ INVALID_POLICIES: list[tuple[str, Spec]] = [
     ("spec.serverClassTolerance", {"serverClassTolerance": 0.02}),
     ("spec.serverClassTolerance", {"serverClassTolerance": "2%"}),
     ("spec.unclaimedNamespaces", {"unclaimedNamespaces": "Refuse"}),
+    ("spec.fit", {"fit": "Cosine"}),
     ("spec.nodeSelector", {"nodeSelector": {"a b": "c"}}),
     ("spec.nodeSelector", {"nodeSelector": {"a": "b c"}}),
     ("spec.nodeSelector", {"nodeSelector": {"a": 1}}),
@@ -220,7 +222,7 @@ def test_valid_policies_are_kept_as_they_were_written(api: Api, spec: Spec) -> N
     made = try_to_make(api, POLICIES, "SchedulingPolicy", spec)
 
     defaults = {"policy": "best-fit-drfh", "serverClassTolerance": "0.02", "unclaimedNamespaces": "tenant"}
-    assert made["spec"] == {**defaults, "guided": True, **spec}
+    assert made["spec"] == {**defaults, "guided": True, "fit": "dominant-resource", **spec}
 
 
 @pytest.mark.parametrize(("field", "spec"), INVALID_POLICIES, ids=lambda part: json.dumps(part)[:60])

@@ -22,6 +22,7 @@ from fairbind.model import (
     DomainRule,
     EvenPreference,
     FairnessReason,
+    Fit,
     LimitRule,
     Preference,
     Preferences,
@@ -360,6 +361,8 @@ class World:
         axes = sorted((snapshot.resources[r], r) for r in range(len(total)) if snapshot.counts_r[r] and total[r] > 0)
         shares = [(Fraction(demand[r], total[r]), r) for _, r in axes]
         reference = next((r for share, r in shares if share > 0 and share == max(shares)[0]), None)
+        if snapshot.fit is Fit.FIRST_RESOURCE and shares and shares[0][0] > 0:
+            reference = shares[0][1]
         if reference is None:
             capacity = [int(amount) for amount in snapshot.servers.capacity_kr[k]]
             known = sum(most > 0 for most in capacity)
@@ -372,6 +375,18 @@ class World:
         scale = Fraction(demand[reference], total[reference])
         left = Fraction(free[reference], total[reference])
         return tuple(Fraction(demand[r], total[r]) / scale - Fraction(free[r], total[r]) / left for _, r in axes)
+
+    def sum_up(self, task_class: TaskClass, k: int, terms: tuple[Fraction, ...]) -> Fraction:
+        """The fit: the less, the better. Of the angle the square of the sine, which needs no root."""
+        demand_r, snapshot = task_class.demand_r, self.snapshot
+        axes = [r for r, total in enumerate(snapshot.total_r) if snapshot.counts_r[r] and total > 0]
+        asked = [Fraction(demand_r[r], snapshot.total_r[r]) for r in axes]
+        if snapshot.fit is not Fit.COSINE or not any(asked):
+            return sum(map(abs, terms), Fraction(0))
+        room = self.find_room(task_class, k)
+        left = [Fraction(max(room[r], 0), snapshot.total_r[r]) for r in axes]
+        product = sum(a * b for a, b in zip(asked, left, strict=True))
+        return 1 - Fraction(product**2, sum(a * a for a in asked) * sum(b * b for b in left))
 
     def check_server(self, task_class: TaskClass, pool: int | None, chosen: int) -> None:
         fitting = self.fitting(task_class, pool)
@@ -392,7 +407,7 @@ class World:
             fitting = drawn
             assert chosen in fitting, "one of the drawn servers has room"
         terms = {k: self.distance(task_class, k) for k in fitting}
-        total = {k: sum(map(abs, terms[k]), Fraction(0)) for k in fitting}
+        total = {k: self.sum_up(task_class, k, terms[k]) for k in fitting}
         best = min(total.values())
         assert total[chosen] <= best + Fraction(TOLERANCE) * max(best, Fraction(1)), "not the best fit"
         # Equal sums of different terms may differ by a rounding; equal proportions may not.

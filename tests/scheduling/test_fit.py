@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from math import sqrt
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairbind.model import MAX_AMOUNT, Snapshot
+from fairbind.model import MAX_AMOUNT, Fit, Snapshot
 from fairbind.scheduling.policies.fit import BestFit, FirstFit, Score
 from scheduling.strategies import snapshots
 from scheduling.worlds import build_class, build_placement, build_servers, build_snapshot, decide, places_of
@@ -85,11 +87,13 @@ def test_tasks_without_a_fairness_demand_go_to_the_least_loaded_server_in_turn()
     assert places_of(decide(snapshot)) == ["b", "c", "b", "c"]
 
 
-def test_equal_proportions_of_different_sizes_tie_and_go_by_name() -> None:
+@pytest.mark.parametrize("fit", Fit)
+def test_equal_proportions_of_different_sizes_tie_and_go_by_name(fit: Fit) -> None:
     """0.1 + 0.2 must not decide: each quotient is rounded once."""
     free = {"a": (30, 21), "b": (10, 7), "c": (70, 49)}
     servers = build_servers(dict.fromkeys(free, (100, 100)), free=free)
     snapshot = build_snapshot(servers, [build_class("i", (3, 3), build_placement(servers))])
+    snapshot = replace(snapshot, fit=fit)
 
     scores = score_all(BestFit(snapshot).build_score((3, 3)), snapshot)
 
@@ -97,9 +101,45 @@ def test_equal_proportions_of_different_sizes_tie_and_go_by_name() -> None:
     assert places_of(decide(snapshot)) == ["a"]
 
 
-@given(snapshot=snapshots())
-def test_one_server_is_scored_like_many_to_the_bit(snapshot: Snapshot) -> None:
+def score_paper_example(fit: Fit, demand_r: Sequence[int] = PAPER_DEMAND) -> list[float]:
+    snapshot = replace(build_paper_example(), fit=fit)
+    return score_all(BestFit(snapshot).build_score(demand_r), snapshot)[1:]
+
+
+def test_the_angle_of_the_papers_example() -> None:
+    """(1/10, 1/30) and (1/8, 1/4): the cosine is (3 x 1 + 1 x 2) / sqrt(10 x 5)."""
+    assert score_paper_example(Fit.COSINE) == pytest.approx([1 - 1 / sqrt(2), 0.0])
+
+
+def test_the_distance_is_relative_to_the_first_resource_where_that_is_chosen() -> None:
+    """The task asks most of the memory, (1/30, 1/10); the servers have 2 and 1/3 times as much of it as CPUs."""
+    assert score_paper_example(Fit.FIRST_RESOURCE, (4, 12)) == pytest.approx([1.0, 8 / 3])
+    assert score_paper_example(Fit.DOMINANT_RESOURCE, (4, 12)) == pytest.approx([1 / 6, 8 / 3])
+
+
+def test_the_first_resource_is_the_first_by_name() -> None:
+    """With the first axis as the reference `a` is 0.6 away and `b` 0.7, with the second 1.5 and 0.41."""
+    free = {"a": (20, 8), "b": (20, 34), "rest": (80, 78)}
+    servers = build_servers(dict.fromkeys(free, (40, 40)), free=free)
+    for resources, best in ((("cpu", "memory"), "a"), (("memory", "cpu"), "b")):
+        classes = [build_class("i", (8, 8), build_placement(servers, only=["a", "b"]))]
+        snapshot = build_snapshot(servers, classes, resources=resources)
+        assert places_of(decide(replace(snapshot, fit=Fit.FIRST_RESOURCE))) == [best]
+
+
+@pytest.mark.parametrize("fit", Fit)
+def test_zero_demands_and_nothing_left_are_defined(fit: Fit) -> None:
+    """One server has no memory left, which the task does not ask for; a task of nothing goes to the least loaded."""
+    servers = build_servers({"a": (10, 10), "b": (10, 10)}, free={"a": (10, 0), "b": (9, 9)})
+    for demand_r, best in (((4, 0), "a"), ((0, 4), "b"), ((0, 0), "b")):
+        snapshot = build_snapshot(servers, [build_class("i", demand_r, build_placement(servers))])
+        assert places_of(decide(replace(snapshot, fit=fit))) == [best]
+
+
+@given(snapshot=snapshots(), fit=st.sampled_from(Fit))
+def test_one_server_is_scored_like_many_to_the_bit(snapshot: Snapshot, fit: Fit) -> None:
     """Otherwise it would matter for the choice how many servers changed since the last look."""
+    snapshot = replace(snapshot, fit=fit)
     for task_class in snapshot.task_classes:
         for score in (BestFit(snapshot).build_score(task_class.demand_r), FirstFit(snapshot).build_score(())):
             for k, many in enumerate(score_all(score, snapshot)):

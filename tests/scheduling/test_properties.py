@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from fairbind.model import Snapshot, TaskClass
+from fairbind.model import Fit, Snapshot, TaskClass
 from scheduling.reference import check_report
 from scheduling.strategies import POLICY_IDS, snapshots
 from scheduling.worlds import apply_report, decide, describe
@@ -31,6 +31,16 @@ def test_every_step_is_what_the_policy_says(snapshot: Snapshot) -> None:
         assert report.complete
         check_report(snapshot, report)
         assert snapshot.servers.taken_keys == taken_keys
+
+
+@given(snapshot=snapshots(), fit=st.sampled_from([Fit.FIRST_RESOURCE, Fit.COSINE]))
+def test_every_step_is_what_the_fit_says(snapshot: Snapshot, fit: Fit) -> None:
+    """Of the policies one for each way in which servers are looked at: all, two that are drawn, those of a class."""
+    fitted = replace(snapshot, fit=fit)
+    for policy in ("best-fit-drfh", "two-choices-drfh", "ps-dsf", "fifo"):
+        note(policy)
+
+        check_report(fitted, decide(fitted, policy))
 
 
 @st.composite

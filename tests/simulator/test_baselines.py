@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fairbind.model import InvalidProblemError
 from fairbind.simulator.baselines.kai import divide
 from fairbind.simulator.baselines.registry import KNOWN_POLICIES, RULES, make_fgd
 from fairbind.simulator.driver import _make_cache, name_node
@@ -80,6 +81,25 @@ def test_kueues_rule_does_not_look_below_the_quota() -> None:
     assert count_running(document, "kueue-rule") == {"a": 8, "b": 0}
     assert count_running({**document, "guided": False}, "best-fit-drfh") == {"a": 6, "b": 2}
     assert count_running(document, "best-fit-drfh") == {"a": 4, "b": 4}
+
+
+@pytest.mark.parametrize(("fit", "shape"), [("dominant-resource", "a"), ("first-resource", "a"), ("cosine", "b")])
+def test_a_scenario_chooses_the_fit(fit: str, shape: str) -> None:
+    """Of 120 cpus and 120 GiB a task asks for 8 of both: from b it is further away by distance, nearer by angle."""
+    document = make_cluster(
+        {"shape": "a", "capacity": {"cpu": 20, "memory": "8Gi"}, "labels": {"open": "true"}},
+        {"shape": "b", "capacity": {"cpu": 20, "memory": "34Gi"}, "labels": {"open": "true"}},
+        {"shape": "rest", "capacity": {"cpu": 80, "memory": "78Gi"}},
+        workload=[make_entry("a", pod={"requests": {"cpu": 8, "memory": "8Gi"}, "nodeSelector": {"open": "true"}})],
+        tenants=name_tenants(),
+    )
+    ((attempt,),) = find_attempts(run({**document, "fit": fit, "guided": False})).values()
+    assert attempt[3] == f"{shape}-0"
+
+
+def test_a_scenario_has_no_other_fits() -> None:
+    with pytest.raises(InvalidProblemError, match="fit must be one of dominant-resource, first-resource, cosine"):
+        parse_scenario({**make_gpu_cluster(), "fit": "best"})
 
 
 def test_kueues_rule_gives_what_is_above_quotas_by_weight() -> None:

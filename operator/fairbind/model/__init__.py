@@ -9,7 +9,7 @@ from __future__ import annotations
 from fairbind.model.decisions import CycleReport, FairnessReason, Wait
 from fairbind.model.errors import FairbindError, InvalidProblemError, InvariantError, SolverError
 from fairbind.model.plans import Bind, Evict, Plan, list_binds, plan_each
-from fairbind.model.policy import PolicySettings, Unclaimed
+from fairbind.model.policy import Fit, PolicySettings, Unclaimed
 from fairbind.model.preferences import EvenPreference, Preference, Preferences, PullPreference, ServerPreference
 from fairbind.model.reasons import Rejection, RejectionKind, Rejections
 from fairbind.model.servers import MAX_AMOUNT, ServerTable
@@ -62,6 +62,7 @@ __all__ = [
     "ExclusiveKeys",
     "FairbindError",
     "FairnessReason",
+    "Fit",
     "FreeCapacity",
     "GroupComplete",
     "Holding",

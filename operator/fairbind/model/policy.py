@@ -24,6 +24,17 @@ class Unclaimed(StrEnum):
     """Their tasks are not placed."""
 
 
+class Fit(StrEnum):
+    """How policies that choose the best fit compare a task's demand with what a server has left."""
+
+    DOMINANT_RESOURCE = "dominant-resource"
+    """The distance of DRFH, equation 9, relative to the task's dominant resource."""
+    FIRST_RESOURCE = "first-resource"
+    """The same as it is printed: relative to the first resource by name."""
+    COSINE = "cosine"
+    """The angle between the two."""
+
+
 @dataclass(frozen=True, slots=True)
 class PolicySettings:
     """What an administrator chose.
@@ -37,6 +48,7 @@ class PolicySettings:
     seed: what the draws of `two-choices-drfh` start from.
     unclaimed: what happens to the tasks of namespaces that no declared tenant claims.
     guided: whether the exact mechanism says to which class of servers a task goes, where the policy has one.
+    fit: how well a server suits a task, for policies that choose the best fit.
     reservations: what is kept for tenants that are rightfully next and whose tasks fit nowhere yet.
     """
 
@@ -49,4 +61,5 @@ class PolicySettings:
     seed: int = 0
     unclaimed: Unclaimed = Unclaimed.TENANT
     guided: bool = True
+    fit: Fit = Fit.DOMINANT_RESOURCE
     reservations: ReservationSettings = DEFAULT_RESERVATIONS

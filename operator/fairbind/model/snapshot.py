@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
+from fairbind.model.policy import Fit
 from fairbind.model.servers import ServerTable
 from fairbind.model.targets import TargetClasses, Targets
 from fairbind.model.tasks import RunningTask, TaskClass
@@ -33,6 +34,7 @@ class Snapshot:
     resources: the R names of the axes; all vectors and the arrays' last axes follow this order.
     counts_r: which of them count for shares ("fairness resources"); feasibility uses all.
     fits_r: which of them say how well a task suits a server; None: those that count.
+    fit: how a task's demand and what a server has left are compared.
     total_r: C, the sum of capacities over usable servers and of what tenants hold on others, length R.
     servers: all servers. tenants: sorted by name. task_classes: in any order; a class's tenant is in `tenants`.
     targets: what the exact mechanism would give, for policies that follow targets; None before the first answer.
@@ -54,6 +56,7 @@ class Snapshot:
     target_classes: TargetClasses | None = None
     running: Mapping[str, tuple[RunningTask, ...]] = field(default_factory=dict)
     fits_r: tuple[bool, ...] | None = None
+    fit: Fit = Fit.DOMINANT_RESOURCE
     changes: ClassChanges | None = None
     stale: AbstractSet[TaskClass] = frozenset()
     is_whole: bool = True

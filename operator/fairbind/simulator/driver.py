@@ -478,7 +478,9 @@ def _make_cache(scenario: Scenario, policy: str, on_change: Callable[[], None]) 
         return cache
     # A scheduler of slots is no operator, so all of a tenant's jobs are looked at, however many there are.
     cache = ClusterCache(SCHEDULER, on_change, is_limited=policy != SLOTS)
-    settings = PolicySettings(seed=scenario.seed, reservations=scenario.reservations, guided=scenario.guided)
+    settings = PolicySettings(
+        seed=scenario.seed, reservations=scenario.reservations, guided=scenario.guided, fit=scenario.fit
+    )
     cache.set_policy(set_policy(settings, policy))
     cache.replace_tenants(scenario.tenants)
     _add_namespaces(cache, scenario, set())

@@ -14,10 +14,10 @@ import msgspec
 from fairbind.cluster.objects.decode import NODES
 from fairbind.cluster.objects.facts import PODS as SLOTS
 from fairbind.cluster.objects.facts import NodeFacts
-from fairbind.cluster.tenancy.policies import read_guided, read_reservations
+from fairbind.cluster.tenancy.policies import read_fit, read_guided, read_reservations
 from fairbind.cluster.tenancy.tenants import TenantSpec
 from fairbind.fairness.problems.fields import DocumentName, Path, show_value
-from fairbind.model.policy import DEFAULT_POLICY
+from fairbind.model.policy import DEFAULT_POLICY, Fit
 from fairbind.simulator.baselines.registry import KNOWN_POLICIES
 from fairbind.simulator.parse_events import MOST_NODES, Stage, number_tenant, read_events, read_tenant
 from fairbind.simulator.parse_pods import read_amounts, read_label_value, read_labels, read_pod
@@ -67,7 +67,7 @@ UNLIMITED_PODS: Final = 1_000_000
 
 SCENARIO_FIELDS: Final = (
     "name", "seed", "horizon", "cluster", "tenants", "workload", "events", "policies", "measureEvery",
-    "slots", "composite", "notes", "reservations", "guided",
+    "slots", "composite", "notes", "reservations", "guided", "fit",
 )  # fmt: skip
 SHAPE_FIELDS: Final = ("shape", "count", "capacity", "labels", "taints")
 TAINT_FIELDS: Final = ("key", "value", "effect")
@@ -112,6 +112,7 @@ def parse_scenario(document: object) -> Scenario:
         composite=read_text(members["composite"], ("composite",)) if "composite" in members else None,
         reservations=read_reservations(members.get("reservations"), "reservations"),
         guided=read_guided(members.get("guided", True), "guided"),
+        fit=read_fit(members.get("fit", Fit.DOMINANT_RESOURCE), "fit"),
         notes=tuple(
             read_text(note, ("notes", place)) for place, note in enumerate(read_optional_list(members, "notes", ()))
         ),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from fairbind.cluster.objects.facts import NodeFacts, PodFacts
 from fairbind.cluster.tenancy.tenants import TenantSpec
+from fairbind.model.policy import Fit
 from fairbind.model.reservations import DEFAULT_RESERVATIONS, ReservationSettings
 from fairbind.what_if.listed_objects import ListedObjects
 
@@ -220,7 +221,7 @@ class Scenario:
     server, for the policy of that name. composite: from which sources it was put together; None when from one. notes:
     what was assumed.
     start: of a snapshot, what is there beside nodes and tasks; None: nothing but the tenants.
-    guided: whether policies of our own are.
+    guided: whether policies of our own are. fit: of those of best fit, and of rules of others that choose so.
     reservations: of policies of our own; rules of others have none.
     """
 
@@ -238,4 +239,5 @@ class Scenario:
     notes: tuple[str, ...] = ()
     start: ListedObjects | None = None
     guided: bool = True
+    fit: Fit = Fit.DOMINANT_RESOURCE
     reservations: ReservationSettings = DEFAULT_RESERVATIONS

@@ -283,6 +283,11 @@ SCENARIO_SCHEMA: Final[dict[str, Any]] = {
                 "type": "boolean",
                 "default": True,
             },
+            "fit": {
+                "description": "How policies of best fit compare demands and servers, as in a SchedulingPolicy.",
+                "enum": ["dominant-resource", "first-resource", "cosine"],
+                "default": "dominant-resource",
+            },
             "slots": {
                 "description": "Into how many slots the policy `slots` divides the largest server.",
                 "type": "integer",

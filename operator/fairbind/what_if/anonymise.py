@@ -35,7 +35,7 @@ KEPT_TEXTS: Final = frozenset({
     "deletionTimestamp", "startTime", "protocol", "restartPolicy", "whenUnsatisfiable", "policy",
     "unclaimedNamespaces", "serverClassTolerance", "weight", "seed", "alpha", "volumeBindingMode",
     "volumeMode", "maximumVolumeSize", "resource", "resourceName", "extendedResourceName", "request",
-    "mode", "most",
+    "mode", "most", "fit",
 })  # fmt: skip
 """Texts that name nothing. A field that is in no list here is replaced, so a new one cannot tell a name by mistake."""
 KEPT_PARTS: Final = frozenset({

@@ -8,7 +8,7 @@ from cluster.builders import Cluster, Json, make_node, make_pod, read_node, read
 from fairbind.cluster.classes.window import MAX_TENANT_PLACEMENTS
 from fairbind.cluster.objects.facts import FAIRBIND_GATE
 from fairbind.cluster.objects.requests import DEFAULT_SHARE, make_demand
-from fairbind.model import MAX_AMOUNT, InvariantError, PolicySettings, Targets
+from fairbind.model import MAX_AMOUNT, Fit, InvariantError, PolicySettings, Targets
 from fairbind.scheduling import run_cycle
 from rejections import UNREADABLE
 
@@ -413,6 +413,13 @@ def test_storage_counts_for_shares_and_not_for_fit_unless_the_policy_chooses_it(
     cluster.cache.set_policy(PolicySettings(fairness_resources=("ephemeral-storage",)))
     assert cluster.cache.build_snapshot().counts_r == (False, False, True, False)
     assert cluster.cache.build_snapshot().fits_r is None
+
+
+def test_the_fit_of_the_policy_is_that_of_the_snapshot(cluster: Cluster) -> None:
+    cluster.add_nodes(make_node("a"))
+    assert cluster.cache.build_snapshot().fit is Fit.DOMINANT_RESOURCE
+    cluster.cache.set_policy(PolicySettings(fit=Fit.COSINE))
+    assert cluster.cache.build_snapshot().fit is Fit.COSINE
 
 
 def test_targets_of_the_last_policys_mechanism_do_not_count_for_the_next(cluster: Cluster) -> None:

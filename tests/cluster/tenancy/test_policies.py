@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fairbind.cluster.tenancy.policies import parse_policy
-from fairbind.model import InvalidProblemError, PolicySettings, Unclaimed
+from fairbind.model import Fit, InvalidProblemError, PolicySettings, Unclaimed
 
 
 def make(**spec: Any) -> dict[str, Any]:
@@ -39,11 +39,12 @@ def test_every_field_is_read() -> None:
             nodeSelector={"pool": "b", "arch": "amd64"},
             alphaPfVds={"alpha": "2500m"},
             unclaimedNamespaces="together",
+            fit="first-resource",
         )
     )
     selector = (("arch", "amd64"), ("pool", "b"))
     assert settings == PolicySettings(
-        "alpha-pf-vds", ("cpu", "memory"), 0.0, selector, 2.5, unclaimed=Unclaimed.TOGETHER
+        "alpha-pf-vds", ("cpu", "memory"), 0.0, selector, 2.5, unclaimed=Unclaimed.TOGETHER, fit=Fit.FIRST_RESOURCE
     )
     assert parse_policy(make(policy="dynamic-drf", dynamicDrf={"expectedTenants": 7})).expected_tenants == 7
     assert parse_policy(make(policy="two-choices-drfh", twoChoicesDrfh={"seed": -5})).seed == -5
@@ -85,6 +86,8 @@ def test_a_tolerance_is_a_quantity(tolerance: str) -> None:
         ({"unclaimedNamespaces": "nobody"}, "spec.unclaimedNamespaces must be one of tenant, together, refuse"),
         ({"unclaimedNamespaces": ["refuse"]}, "spec.unclaimedNamespaces"),
         ({"unclaimedNamespaces": None}, "spec.unclaimedNamespaces"),
+        ({"fit": "best"}, "spec.fit must be one of dominant-resource, first-resource, cosine, not 'best'"),
+        ({"fit": ["cosine"]}, "spec.fit"),
         ({"nodeSelector": ["pool"]}, "spec.nodeSelector"),
         ({"nodeSelector": {"pool": 1}}, "spec.nodeSelector"),
     ],

@@ -137,6 +137,7 @@ class SnapshotBuilder:
             resources=axes,
             counts_r=compute_counts(self._books, axes),
             fits_r=compute_fits(self._books, axes),
+            fit=self._books.settings.fit,
             total_r=self._books.servers.total_r,
             servers=servers,
             tenants=self._books.usage.build_tenants(axes, detailed=needs_detail),

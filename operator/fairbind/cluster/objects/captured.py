@@ -54,7 +54,7 @@ NODE_OWNERS = ("DaemonSet", "Node")
 TENANT_FIELDS = ("weight", "resourceWeights", "namespaces", "namespaceSelector")
 POLICY_FIELDS = (
     "policy", "fairnessResources", "serverClassTolerance", "nodeSelector", "unclaimedNamespaces",
-    "guided", "reservations",
+    "guided", "fit", "reservations",
     "alphaPfVds", "dynamicDrf", "twoChoicesDrfh",
 )  # fmt: skip
 

@@ -19,6 +19,7 @@ from fairbind.model.policy import (
     DEFAULT_POLICY,
     DEFAULT_SERVER_CLASS_TOLERANCE,
     LEAST_ALPHA,
+    Fit,
     PolicySettings,
     Unclaimed,
 )
@@ -63,6 +64,7 @@ def parse_policy(policy_object: Mapping[str, Any]) -> PolicySettings:
         unclaimed=_read_unclaimed(spec),
         reservations=read_reservations(spec.get("reservations"), "spec.reservations"),
         guided=read_guided(spec.get("guided", True), "spec.guided"),
+        fit=read_fit(spec.get("fit", Fit.DOMINANT_RESOURCE), "spec.fit"),
         **_read_parameters(spec, policy),
     )
 
@@ -114,6 +116,13 @@ def read_guided(value: object, where: str) -> bool:
     if not isinstance(value, bool):
         raise InvalidProblemError(f"{where} must be true or false, not {value!r}")
     return value
+
+
+def read_fit(value: object, where: str) -> Fit:
+    """Return how an object lets demands and servers be compared. InvalidProblemError names the field."""
+    if not isinstance(value, str) or value not in list(Fit):
+        raise InvalidProblemError(f"{where} must be one of {', '.join(Fit)}, not {value!r}")
+    return Fit(value)
 
 
 def _read_percentage(value: object, where: str) -> Fraction:

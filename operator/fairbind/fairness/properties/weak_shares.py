@@ -1,8 +1,8 @@
-"""Weak sharing incentive: is there any equal partition of the pool that would give no tenant more than it has?
+"""Weak sharing incentive: is there an equal partition of the pool that gives no tenant more than it has?
 
 An equal partition gives each tenant its part of every resource, but not of every server: all of a tenant's processors
 may lie on one server and its memory on another, where it can use neither. So there are many, and one that is no better
-for anybody is enough. On one server there is one only, and the property is sharing incentive.
+for any tenant is enough. On one server there is one only, and the property is sharing incentive.
 
 A partition is looked for in three ways, the cheap ones first. Each tenant's slice of every server is one. Another keeps
 what tenants below their parts have, and divides the rest in proportion to what each lacks: for `drfh` it is always good
@@ -152,7 +152,7 @@ class _Rows:
 
 
 def _search(problem: Problem, got_i: FloatArray) -> FloatArray | None:
-    """Return the tasks of all in the partition that is the least better for anybody; None: none is, or it is unknown.
+    """Return the tasks of all in the partition that lets the tenants gain least; None: nothing gained, or unknown.
 
     Better is counted in the most that any partition could give the tenant. Only tenants that some partition could give
     more take part; the others get what is left, which is their part of every resource.

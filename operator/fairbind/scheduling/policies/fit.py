@@ -7,6 +7,11 @@ task's dominant resource: the task asks for it and fits, so neither divisor is z
 cluster's totals, otherwise bytes would drown the rest. Only resources that the cluster has and that the snapshot names
 for it (`Snapshot.fits_r`) take part; as a rule these are the fairness resources.
 
+Two others can be chosen (`Snapshot.fit`). The distance as the paper prints it has the first of these resources by name
+as its reference, which the paper's resource 1, the CPUs, is; for a task that asks nothing of it, it is undefined, and
+such a task's reference is its dominant resource. The paper also names the cosine of the angle between the two vectors
+(section 5.2), for which no reference matters.
+
 A task that asks for none of them has no direction to compare. It goes to the server that is least loaded: the
 mean over all resources of the server, fairness resource or not, of the part in use. A server of nothing counts as full.
 
@@ -17,11 +22,12 @@ the same bits. A quotient of two amounts is rounded once, so equal proportions o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import sqrt
 from typing import Protocol
 
 import numpy as np
 
-from fairbind.model import Snapshot
+from fairbind.model import Fit, Snapshot
 from fairbind.model.servers import FloatArray, IndexArray, IntArray
 
 
@@ -97,6 +103,46 @@ class ShapeDistance:
         return distance
 
 
+class Angle:
+    """1 - the cosine of the angle between the demand and what is left, both in parts of the totals.
+
+    Both are divided by their entry of the dominant resource first, so that equal proportions of different sizes tie.
+    reference, terms: as of `ShapeDistance`.
+    """
+
+    __slots__ = ("_length", "_reference", "_terms")
+
+    def __init__(self, reference: int, terms: Sequence[tuple[int, float, float]]) -> None:
+        self._reference = reference
+        self._terms = terms
+        self._length = sqrt(1.0 + sum(ratio * ratio for _, _, ratio in terms))
+
+    def score_many(self, servers: IndexArray, left_rn: FloatArray) -> FloatArray:
+        """Return the scores of many servers."""
+        product, square = np.ones(len(servers)), np.ones(len(servers))
+        reference = left_rn[self._reference]
+        for r, scale, ratio in self._terms:
+            term = left_rn[r] / reference
+            term *= scale
+            product += term * ratio
+            term *= term
+            square += term
+        np.sqrt(square, out=square)
+        square *= self._length
+        product /= square
+        return np.subtract(1.0, product, out=product)
+
+    def score_one(self, server: int, free_r: Sequence[int]) -> float:  # noqa: ARG002 (the protocol's shape)
+        """Return the score of one server."""
+        product = square = 1.0
+        reference = free_r[self._reference]
+        for r, scale, ratio in self._terms:
+            term = max(free_r[r], 0) / reference * scale
+            product += term * ratio
+            square += term * term
+        return 1.0 - product / (sqrt(square) * self._length)
+
+
 class MeanLoad:
     """The mean part in use over the resources that the server has; for tasks without a direction.
 
@@ -139,11 +185,12 @@ class FirstFit:
 
 
 class BestFit:
-    """Makes the scores of best fit for one snapshot."""
+    """Makes the scores of best fit for one snapshot, as its `fit` says."""
 
-    __slots__ = ("_axes", "_capacity_kr", "_load", "_total_r")
+    __slots__ = ("_axes", "_capacity_kr", "_fit", "_load", "_total_r")
 
     def __init__(self, snapshot: Snapshot) -> None:
+        self._fit = snapshot.fit
         self._total_r = snapshot.total_r
         self._capacity_kr = snapshot.servers.capacity_kr
         fits_r = snapshot.counts_r if snapshot.fits_r is None else snapshot.fits_r
@@ -159,15 +206,13 @@ class BestFit:
             if self._load is None:
                 self._load = MeanLoad(self._capacity_kr.T)
             return self._load
+        if self._fit is Fit.FIRST_RESOURCE and demand_r[self._axes[0]] > 0:
+            reference = self._axes[0]
         demand, total = demand_r[reference], total_r[reference]
-        return ShapeDistance(
-            reference,
-            tuple(
-                (r, total / total_r[r], demand_r[r] * total / (total_r[r] * demand))
-                for r in self._axes
-                if r != reference
-            ),
+        terms = tuple(
+            (r, total / total_r[r], demand_r[r] * total / (total_r[r] * demand)) for r in self._axes if r != reference
         )
+        return Angle(reference, terms) if self._fit is Fit.COSINE else ShapeDistance(reference, terms)
 
 
 def find_dominant_axis(demand_r: Sequence[int], total_r: Sequence[int], axes: Sequence[int]) -> int | None:
