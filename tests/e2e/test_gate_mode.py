@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import subprocess
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from e2e.demanding import PODS as DEMANDING_PODS
 from e2e.demanding import Demanding
+from e2e.example import CORES, SMALL_CORES, create_backlog, place_guided
+from e2e.example import make_nodes as make_unlike_nodes
 from e2e.objects import make_name, make_pod
 from e2e.operators import PROGRAM
 from e2e.starvation import check_share, make_nodes
-from e2e.test_admission import ENFORCED
+from e2e.test_admission import DEFAULT, ENFORCED
 from e2e.test_admission_gate import BOUND
 from e2e.turns import (
     ONE_CORE,
@@ -182,3 +185,20 @@ def test_what_is_reserved_for_large_pods_is_not_taken_by_small_ones_that_kube_sc
         wait_gated(cluster.api, team)
 
     check_share(cluster.api, operator("--mode", "gate"), (small, large), waiting, "default-scheduler")
+
+
+def test_the_class_of_nodes_is_the_one_that_the_exact_answer_says(
+    cluster: Cluster, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
+) -> None:
+    """kube-scheduler alone would spread the pods of `batch` over the nodes that `edge` needs."""
+    api = cluster.api
+    nodes(make_unlike_nodes())
+    edge, batch = namespace(labels=ENFORCED), namespace(labels=ENFORCED)
+    names = tenant(namespaces=[edge]), tenant(namespaces=[batch])
+    for space in (edge, batch):
+        wait_gated(api, space)
+    create_backlog(api, edge, batch, DEFAULT)
+
+    placed = place_guided(api, partial(operator, "--mode", "gate"), (edge, batch), names)
+
+    assert placed == (SMALL_CORES, CORES - SMALL_CORES)

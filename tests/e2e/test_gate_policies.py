@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from e2e.backlogs import Backlog, make_case, opening_backlog
+from e2e.leases import hold_lease
 from e2e.operators import LEASE, format_now
 from e2e.test_admission import ENFORCED
 from e2e.test_admission_gate import REQUIRED, find_gates
-from e2e.test_operator_policies import Case, has_fair_shares, hold_lease
+from e2e.test_operator_policies import Case, has_fair_shares
 from e2e.turns import gating, wait_gated
 from e2e.waiting import wait_for
 from fairbind.scheduling import POLICIES

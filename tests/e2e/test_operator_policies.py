@@ -22,21 +22,21 @@ import numpy as np
 import pytest
 
 from e2e.checks import View
-from e2e.conftest import remove
 from e2e.fillings import Scene, make_requests
+from e2e.leases import hold_lease
 from e2e.objects import make_name, make_pod
-from e2e.operators import LEASE, LEASES, format_now, make_lease_spec
+from e2e.operators import LEASE, format_now
 from e2e.waiting import wait_for
-from e2e.workloads import count_bindings, count_bound, create_pods, delete_pods, find_bound, list_pods, wait_full
+from e2e.workloads import count_bindings, count_bound, create_pods, delete_pods, find_bound, list_pods
 from fairbind.model import PolicySettings, Task
 from fairbind.scheduling import POLICIES
 from fairbind.scheduling.cycle.servers.random_choices import RandomChoices
 from localplane.nodes import make_node
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from e2e.api import Api, Json
+    from e2e.api import Json
     from e2e.clusters import Cluster
     from e2e.conftest import MakeNamespace, MakeNodes, MakeTenant, StartOperator
     from e2e.operators import Operator
@@ -104,19 +104,7 @@ CASES = [
 LARGE = [replace(case, size=1.0) for case in CASES if case.policy == "alpha-pf-vds"]
 LIKE_DEFAULT = {"two-choices-drfh"}
 ALWAYS = {"two-choices-drfh", "alpha-pf-vds", "drbf"}  # the others differ from these in their exact mechanism alone
-SIZE = "example.com/size"
 RESERVED = Case("dynamic-drf", ALIKE, {"expected_tenants": 4}, {"dynamicDrf": {"expectedTenants": 4}})
-
-
-@contextlib.contextmanager
-def hold_lease(api: Api) -> Iterator[Callable[[], None]]:
-    """Lead in an operator's place, for a minute after each renewal; the function lets go."""
-    remove(api, LEASE)
-    api.post(LEASES, {"metadata": {"name": "fairbind"}, "spec": make_lease_spec("a test")})
-    try:
-        yield lambda: api.patch(LEASE, {"spec": {"holderIdentity": ""}})
-    finally:
-        api.patch(LEASE, {"spec": {"holderIdentity": ""}})
 
 
 @dataclass(frozen=True)
@@ -260,27 +248,6 @@ def test_a_policy_comes_to_its_exact_mechanism(stage: Stage, case: Case) -> None
         assert len(placed[name]) == pytest.approx(total, rel=case.close), name
     if case.policy == "two-choices-drfh":
         check_draws(case, [pod for some in placed.values() for pod in some])
-
-
-@pytest.mark.parametrize(("chosen", "of_edge"), [("best-fit-drfh", 8), ("ps-dsf", 16), ("rps-dsf", 16)])
-def test_the_example_of_the_documents(stage: Stage, chosen: str, of_edge: int) -> None:
-    """docs/policies.md: three large nodes and two small ones; `edge` can use only the small ones, `batch` all."""
-    api, stem = stage.cluster.api, make_name("p")
-    large, small = ({"cpu": cpu, "memory": memory, "pods": "110"} for cpu, memory in (("32", "128Gi"), ("8", "16Gi")))
-    stage.nodes([make_node(f"{stem}-large-{k}", allocatable=large) for k in range(3)])
-    stage.nodes([make_node(f"{stem}-small-{k}", allocatable=small, labels={SIZE: "small"}) for k in range(2)])
-    stage.policy(policy=chosen, guided=False)
-    edge, batch = stage.namespace(), stage.namespace()
-    for space in (edge, batch):
-        stage.tenant(namespaces=[space])
-    requests = {"cpu": "1", "memory": "2Gi"}
-    create_pods(api, edge, [make_pod(requests, nodeSelector={SIZE: "small"}) for _ in range(20)])
-    create_pods(api, batch, [make_pod(requests) for _ in range(115)])
-
-    stage.operator()
-
-    room = 3 * 32 + 2 * 8
-    assert wait_full(api, room, edge, batch) == (of_edge, room - of_edge)
 
 
 def check_draws(case: Case, pods: Sequence[Json]) -> None:

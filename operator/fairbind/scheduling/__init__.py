@@ -10,7 +10,7 @@ from fairbind.scheduling.cycle.cycle import run_cycle
 from fairbind.scheduling.cycle.state import CycleState
 from fairbind.scheduling.cycle.waits.unschedulable_cache import MANY_CLASSES, UnschedulableCache
 from fairbind.scheduling.policies.levels import compute_virtual_dominant_shares
-from fairbind.scheduling.policies.registry import POLICIES, Policy, reads_targets
+from fairbind.scheduling.policies.registry import POLICIES, Policy, find_decided_classes, reads_targets
 from fairbind.scheduling.policies.server_classes import compute_server_classes
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "UnschedulableCache",
     "compute_server_classes",
     "compute_virtual_dominant_shares",
+    "find_decided_classes",
     "reads_targets",
     "run_cycle",
 ]

@@ -9,7 +9,7 @@ import pytest
 from cluster.builders import make_node, make_pod
 from cluster.state.test_gate import World, make_gated
 from fairbind.cluster.objects.facts import MOST_HOSTS
-from fairbind.model import PolicySettings
+from fairbind.model import PolicySettings, Targets
 
 BEST, HALF, ROOMY, FULL, FULLER, OTHER_ZONE = "best", "half", "roomy", "full", "fuller", "other"
 
@@ -64,6 +64,27 @@ def test_by_class_it_stays_the_class_where_nodes_are_wanted_too() -> None:
     world.cache.set_policy(PolicySettings(policy="ps-dsf"))
     world.add_nodes(make_node("large", labels={"zone": "x"}, allocatable={"cpu": "64", "memory": "8Gi", "pods": "9"}))
     assert find_nodes(world, "large") == ["large"]
+
+
+def make_targets(world: World, *apart: str) -> Targets:
+    """Return an answer of DRFH to which some nodes are a class of their own, though all are alike."""
+    names = world.cache.build_snapshot().servers.names
+    return Targets("drfh", ("cpu",), {}, ("others", "apart"), {name: int(name in apart) for name in names}, {})
+
+
+@pytest.mark.parametrize(("guided", "narrowed"), [(True, [ROOMY, HALF]), (False, None)])
+def test_by_an_exact_answer_the_class_is_that_of_the_answer(guided: bool, narrowed: list[str] | None) -> None:
+    world = make_world(narrows_to_nodes=False)
+    world.cache.set_policy(PolicySettings(policy="best-fit-drfh", guided=guided))
+    world.cache.set_targets(make_targets(world, ROOMY, HALF, OTHER_ZONE))
+    assert find_nodes(world, ROOMY) == narrowed
+
+
+def test_a_pod_that_may_go_to_no_other_class_is_not_narrowed() -> None:
+    """It would lose the nodes that come later, for nothing."""
+    world = make_world(narrows_to_nodes=False)
+    world.cache.set_targets(make_targets(world, OTHER_ZONE))
+    assert find_nodes(world, ROOMY) is None
 
 
 def test_a_pod_that_is_being_narrowed_keeps_its_promise() -> None:

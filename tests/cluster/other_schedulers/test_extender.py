@@ -16,7 +16,7 @@ from fairbind.cluster.other_schedulers import extender
 from fairbind.cluster.other_schedulers.extender import MOST_NAMED, Extender, Shares
 from fairbind.cluster.other_schedulers.permits import DELAY_SECONDS, Permit, Permits
 from fairbind.cluster.tenancy.tenants import TenantSpec
-from fairbind.model import PolicySettings
+from fairbind.model import PolicySettings, Targets
 from fairbind.scheduling import run_cycle
 
 OTHER = "default-scheduler"
@@ -161,6 +161,17 @@ def test_a_policy_by_class_passes_exactly_the_nodes_of_the_decided_class() -> No
     assert world.filter("uid-q", *names) == ["big1", "big2"]
     assert world.extender.begin_binding(Identity("uid-p"), "big1") == extender.OTHER_CLASS
     assert world.extender.begin_binding(Identity("uid-p"), "s2") is None
+
+
+def test_a_policy_that_is_guided_passes_the_nodes_of_the_class_of_the_exact_answer() -> None:
+    world = World(a=1, b=1)
+    world.add_nodes(*map(make_node, ("s1", "s2", "s3")))
+    world.cache.set_targets(
+        Targets("drfh", ("cpu",), {}, ("one", "two"), {"s1": 0, "s2": 1, "s3": 1}, {"a": (0.0, 0.5), "b": (0.3, 0.0)})
+    )
+    world.add_pods(make("p"))
+    world.give("uid-p", "s2")
+    assert world.filter("uid-p", "s1", "s2", "s3") == ["s2", "s3"]
 
 
 def test_the_decided_node_is_best_and_the_others_follow_by_fit(world: World) -> None:

@@ -2,8 +2,9 @@
 
 A narrowed pod cannot be widened, so full nodes on which its filters pass are among them. The decided node comes first.
 
-* Policies that compare tenants by server class mean the class, and any node of it will do. So a pod is narrowed to the
-  nodes of the decided class, those with most free capacity first.
+* Policies that compare tenants by server class, and those that follow an exact answer or are guided by one, mean the
+  class, and any node of it will do. So a pod is narrowed to the nodes of the decided class, those with most free
+  capacity first, unless it could go to no other class.
 * Other policies narrow nothing, unless it is wanted (`narrows_to_nodes`). Then a pod is narrowed to the best
   `MOST_HOSTS` nodes: those on which it fits, the fullest first, and then the others, the emptiest first. Where no more
   nodes than that will do, all of them would be named, and nodes that come later would be ruled out: it is not narrowed.
@@ -20,7 +21,7 @@ from fairbind.cluster.objects.facts import MOST_HOSTS, PodFacts
 from fairbind.cluster.state.node_books import compute_vector
 from fairbind.model import Snapshot
 from fairbind.model.servers import sum_free_shares
-from fairbind.scheduling import POLICIES
+from fairbind.scheduling import find_decided_classes
 
 FULL = 1e9
 """More than the free shares of any node sum up to."""
@@ -31,18 +32,18 @@ def find_narrowed(books: Books, build_snapshot: Callable[[], Snapshot], facts: P
 
     build_snapshot: gives the snapshot of now. The first `MOST_HOSTS` are returned.
     """
-    decides_class = POLICIES[books.settings.policy].decides_class
-    if not (decides_class or books.narrows_to_nodes) or node not in books.servers.index:
+    if node not in books.servers.index or facts.pin is not None:
+        return None  # a pod with a pin names its node itself
+    snapshot = build_snapshot()
+    servers, class_k = snapshot.servers, find_decided_classes(snapshot, books.settings)
+    if class_k is None and not books.narrows_to_nodes:
         return None
-    if facts.pin is not None:
-        return None  # it names its node itself
-    servers = build_snapshot().servers
     constraints = books.volumes.constrain(facts) if facts.claims else facts.constraints
     eligible_k = books.eligibility.get_placement(constraints).eligible_k
     server = books.servers.index[node]
-    if decides_class:
-        in_class_k = servers.class_k == servers.class_k[server]
-        if bool(in_class_k.all()):
+    if class_k is not None:
+        in_class_k = class_k == class_k[server]
+        if not (eligible_k & ~in_class_k).any():
             return None
         allowed_k = in_class_k & eligible_k
         allowed_k[server] = True
@@ -54,7 +55,7 @@ def find_narrowed(books: Books, build_snapshot: Callable[[], Snapshot], facts: P
     found_n = np.flatnonzero(allowed_k)
     free_nr = servers.free_kr[found_n]
     emptiness_n = sum_free_shares(free_nr, servers.capacity_kr[found_n])
-    if decides_class:
+    if class_k is not None:
         rank_n = -emptiness_n
     else:
         fits_n = (free_nr >= np.array(compute_vector(facts.demand.real, books.servers.axes))).all(axis=1)

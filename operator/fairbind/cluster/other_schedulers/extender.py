@@ -34,7 +34,7 @@ from fairbind.cluster.state.pods import PodEntry, find_detail, find_tenant
 from fairbind.cluster.state.positions import Bound, Opened, Waiting
 from fairbind.model import TOLERANCE, RejectionKind
 from fairbind.model.servers import BoolArray, IntArray
-from fairbind.scheduling import POLICIES
+from fairbind.scheduling import POLICIES, find_decided_classes
 
 MOST_NAMED = 64
 """So many nodes are named with the reason of a refusal; the others are refused all the same."""
@@ -243,10 +243,8 @@ class Extender:
     def _find_class(self, node: str) -> ClassNodes | None:
         """Return the nodes of the decided class; None when the policy decides no class."""
         books = self._cache.books
-        if not POLICIES[books.settings.policy].decides_class:
-            return None
-        class_k, index = self._cache.build_snapshot().servers.class_k, books.servers.index
-        return ClassNodes(index, class_k, int(class_k[index[node]])) if node in index else None
+        class_k, index = find_decided_classes(self._cache.build_snapshot(), books.settings), books.servers.index
+        return None if class_k is None or node not in index else ClassNodes(index, class_k, int(class_k[index[node]]))
 
     def _find_fits(self, facts: PodFacts, permit: Permit, names: Sequence[str]) -> BoolArray:
         """Return on which nodes a pod fits beside all that is held and kept for others, shape (n,)."""

@@ -16,10 +16,13 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fairbind.model import InvalidProblemError, PolicySettings, Snapshot
 from fairbind.scheduling.policies.fit import BestFit, FirstFit, FitRule
 from fairbind.scheduling.policies.guided import guide
-from fairbind.scheduling.policies.level_pools import compute_residual_pools
+from fairbind.scheduling.policies.level_pools import compute_residual_pools, compute_target_pools, has_target_classes
 from fairbind.scheduling.policies.measures import (
     DominantShares,
     Measure,
@@ -205,3 +208,13 @@ def reads_targets(settings: PolicySettings) -> bool:
     """Tell whether the policy that is chosen makes use of targets."""
     policy = POLICIES[settings.policy]
     return policy.follows_targets or (policy.is_guided and settings.guided)
+
+
+def find_decided_classes(snapshot: Snapshot, settings: PolicySettings) -> NDArray[np.int32] | None:
+    """Return the class of each server, shape (K,), where a task belongs on the class that was decided.
+
+    None: another server is as good.
+    """
+    if reads_targets(settings) and has_target_classes(snapshot):
+        return compute_target_pools(snapshot).pool_k
+    return snapshot.servers.class_k if POLICIES[settings.policy].decides_class else None
