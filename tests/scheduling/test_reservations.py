@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import count
+from math import inf
 from random import Random
 
 import numpy as np
@@ -35,6 +36,7 @@ class World:
     closed: list[str] = field(default_factory=list)
     now: float = 0.0
     recalls: bool = False
+    most_seconds: dict[tuple[str, int], float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.numbers = count()
@@ -66,7 +68,14 @@ class World:
         names = sorted({tenant for tenant, _ in self.waiting} | set(held))
         placement = self.placement
         classes = [
-            TaskClass(tenant, (demand,), (demand,), placement, tuple(tasks))
+            TaskClass(
+                tenant,
+                (demand,),
+                (demand,),
+                placement,
+                tuple(tasks),
+                most_seconds=self.most_seconds.get((tenant, demand), inf),
+            )
             for (tenant, demand), tasks in self.waiting.items()
             if tasks
         ]
@@ -95,7 +104,15 @@ class World:
             self.waiting[key].remove(bind.task)
             demand_r = (key[1],)
             self.running[bind.task.uid] = RunningTask(
-                bind.task.uid, bind.tenant, bind.server, 0, self.now, None, demand_r, demand_r
+                bind.task.uid,
+                bind.tenant,
+                bind.server,
+                0,
+                self.now,
+                None,
+                demand_r,
+                demand_r,
+                most_seconds=self.most_seconds.get(key, inf),
             )
         assert min(self.list_free().values()) >= 0, "no server is overcommitted"
         return report
@@ -345,6 +362,63 @@ def test_a_replay_that_is_told_what_was_reserved_decides_the_same() -> None:
         assert replayed.bindings == report.bindings
         told += bool(report.reserved)
     assert told > 3
+
+
+# --- tasks that say how long they run ---
+
+
+@pytest.mark.parametrize(("seconds", "is_placed"), [(50.0, True), (100.0, True), (300.0, False)])
+def test_a_task_that_surely_ends_before_may_use_what_is_reserved(seconds: float, *, is_placed: bool) -> None:
+    """Each of the small tasks has run for 100 s, so a place for a large one is expected in some 160 s."""
+    world = World({"a": 8, "b": 8}, most_seconds={("small", 2): seconds})
+    world.submit("small", 1, 200)
+    world.decide()
+    world.now += 100
+    world.submit("large", 4, 20)
+    world.decide()
+    [reservation] = world.reservations.list_all()
+    assert 120 < reservation.expected - world.now < 200
+    world.submit("small", 2, 1)
+    world.end(world.list_tasks("small", reservation.server)[:2])
+
+    placed = [(bind.task.uid, bind.server) for bind in world.decide().bindings]
+
+    assert placed == ([("00220", reservation.server)] if is_placed else [])
+    assert world.list_reserved() == [("large", reservation.server, 1)], "and it is reserved as before"
+    closed = world.reservations.list_closed("small", (2,), seconds)
+    assert closed == ([] if is_placed else [reservation.server])
+
+
+def test_it_may_not_any_more_when_the_time_has_come() -> None:
+    world = World({"a": 8, "b": 8}, most_seconds={("small", 2): 100.0})
+    world.submit("small", 1, 200)
+    world.decide()
+    world.now += 100
+    world.submit("large", 4, 20)
+    world.decide()
+    [reservation] = world.reservations.list_all()
+    world.now = reservation.expected - 90
+    world.submit("small", 2, 1)
+    world.end(world.list_tasks("small", reservation.server)[:2])
+
+    assert world.decide().bindings == ()
+
+
+def test_a_place_is_reserved_where_tasks_say_that_they_end() -> None:
+    """On both servers small tasks run, and those on b say that they end in 20 s."""
+    world = World({"a": 8, "b": 8}, most_seconds={("brief", 1): 120.0})
+    world.submit("small", 1, 8)
+    world.decide()
+    world.submit("brief", 1, 8)
+    world.decide()
+    assert len(world.list_tasks("brief", "b")) == 8
+    world.now += 100
+    world.submit("large", 4, 1)
+    world.decide()
+
+    [reservation] = world.reservations.list_all()
+    assert reservation.server == "b"
+    assert reservation.expected - world.now < 40
 
 
 # --- run times ---

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,6 +97,7 @@ class TaskClass:
     counts_as: the subjects of counters in which its tasks count once they are placed.
     brings: what else each of its tasks adds to counters then: subject and amount.
     is_rationed: whether so many of its tasks at most are decided as the caller of a cycle lets its tenant have.
+    most_seconds: for how long each of its tasks runs at most once it is placed.
     """
 
     tenant: str
@@ -110,6 +112,7 @@ class TaskClass:
     counts_as: frozenset[Hashable] = frozenset()
     brings: tuple[tuple[Hashable, int], ...] = ()
     is_rationed: bool = False
+    most_seconds: float = inf
 
     @property
     def is_eligible(self) -> bool:
@@ -129,6 +132,7 @@ class RunningTask:
     tenant, server: names. start: when it began to run, seconds since the epoch; of a task that is decided and does not
     run yet, when it was made. group: what it belongs to and must not be taken apart from ("namespace/name"); None: to
     nothing. demand_r, share_demand_r: as in `TaskClass`, length R, base units. keys: the exclusive keys that it takes.
+    most_seconds: for how long it runs at most, from its start.
     """
 
     uid: str
@@ -140,3 +144,4 @@ class RunningTask:
     demand_r: tuple[int, ...]
     share_demand_r: tuple[int, ...]
     keys: frozenset[str] = frozenset()
+    most_seconds: float = inf

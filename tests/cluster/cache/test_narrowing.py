@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import pytest
@@ -73,7 +74,7 @@ def make_targets(world: World, *apart: str) -> Targets:
 
 
 @pytest.mark.parametrize(("guided", "narrowed"), [(True, [ROOMY, HALF]), (False, None)])
-def test_by_an_exact_answer_the_class_is_that_of_the_answer(guided: bool, narrowed: list[str] | None) -> None:
+def test_by_an_exact_answer_the_class_is_that_of_the_answer(*, guided: bool, narrowed: list[str] | None) -> None:
     world = make_world(narrows_to_nodes=False)
     world.cache.set_policy(PolicySettings(policy="best-fit-drfh", guided=guided))
     world.cache.set_targets(make_targets(world, ROOMY, HALF, OTHER_ZONE))
@@ -101,7 +102,8 @@ def test_a_pod_that_is_being_narrowed_keeps_its_promise() -> None:
 def test_nodes_where_something_is_reserved_for_others_are_closed_but_the_decided_one(closed: list[str]) -> None:
     asked: list[tuple[str, tuple[int, ...]]] = []
 
-    def list_closed(tenant: str, demand_r: tuple[int, ...]) -> list[str]:
+    def list_closed(tenant: str, demand_r: tuple[int, ...], most_seconds: float) -> list[str]:
+        assert most_seconds == inf
         asked.append((tenant, demand_r))
         return closed
 
@@ -116,7 +118,7 @@ def test_nodes_where_something_is_reserved_for_others_are_closed_but_the_decided
 
 
 def test_a_narrowed_pod_is_not_narrowed_to_nodes_where_something_is_reserved_for_others() -> None:
-    world = make_world(list_closed=lambda _tenant, _demand_r: [BEST, ROOMY])
+    world = make_world(list_closed=lambda *_: [BEST, ROOMY])
     nodes = find_nodes(world, ROOMY)
 
     assert nodes is not None

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,20 @@ def test_equal_labels_and_amounts_are_one_object() -> None:
     assert one.labels[0][1] is one.name
     few = (read_pod(make_pod(name, labels={"app": "web", "hash": "6d4cf56db6"})) for name in "ab")
     assert len({id(pod.labels) for pod in few}) == 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "seconds"),
+    [
+        ({}, inf),
+        ({"terminationGracePeriodSeconds": 5}, inf),
+        ({"activeDeadlineSeconds": 600}, 630.0),
+        ({"activeDeadlineSeconds": 600, "terminationGracePeriodSeconds": 0}, 600.0),
+        ({"activeDeadlineSeconds": 600, "terminationGracePeriodSeconds": 3600}, 4200.0),
+    ],
+)
+def test_a_pod_holds_something_until_its_deadline_and_the_end_of_its_grace_period(spec: Json, seconds: float) -> None:
+    assert read_pod(make_pod(**spec)).most_seconds == seconds
 
 
 def test_a_waiting_pods_owner_is_its_controller() -> None:

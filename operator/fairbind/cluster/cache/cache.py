@@ -65,7 +65,7 @@ class ClusterCache:
         on_opened: Callable[[str], None] = lambda _uid: None,
         on_reserved: Callable[[str, bool], None] = lambda _uid, _has_room: None,
         on_rejection: Callable[[str], None] = lambda _rejection: None,
-        list_closed: ListClosed = lambda _tenant, _demand_r: (),
+        list_closed: ListClosed = lambda _tenant, _demand_r, _most_seconds: (),
         wall_clock: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._on_change = on_change

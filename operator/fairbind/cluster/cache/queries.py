@@ -17,14 +17,14 @@ from fairbind.cluster.state.node_books import compute_vector
 from fairbind.cluster.state.nominations import NominationChange
 from fairbind.cluster.state.pods import PodEntry, find_tenant
 from fairbind.cluster.state.positions import Bound
-from fairbind.cluster.state.queue_keys import QueueKey
+from fairbind.cluster.state.queue_keys import QueueKey, round_up
 from fairbind.cluster.state.volume_plans import VolumePlan
 from fairbind.cluster.tenancy.tenants import TenantState
 from fairbind.derived import Derived
 from fairbind.model import Snapshot, Wait
 from fairbind.model.overview import ClusterOverview
 
-ListClosed = Callable[[str, tuple[int, ...]], Sequence[str]]
+ListClosed = Callable[[str, tuple[int, ...], float], Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +46,14 @@ class Queries:
     """Answers from one set of books; no answer changes what a later decision or answer says.
 
     build_snapshot: gives the snapshot of now. list_closed: returns the nodes on which something is reserved that is
-    not for a pod of a tenant with some demand.
+    not for a pod of a tenant with some demand that runs for so many seconds at most.
     """
 
     def __init__(
         self,
         books: Books,
         build_snapshot: Callable[[], Snapshot],
-        list_closed: ListClosed = lambda _tenant, _demand_r: (),
+        list_closed: ListClosed = lambda _tenant, _demand_r, _most_seconds: (),
     ) -> None:
         self._books = books
         self._list_closed = list_closed
@@ -149,7 +149,9 @@ class Queries:
         if tenant is None or facts.pin is not None:
             return []
         demand_r = tuple(compute_vector(facts.demand.real, self._books.servers.axes))
-        return [closed for closed in self._list_closed(tenant, demand_r) if closed != node]
+        return [
+            closed for closed in self._list_closed(tenant, demand_r, round_up(facts.most_seconds)) if closed != node
+        ]
 
     def find_host_names(self) -> HostNames:
         """Return the host names of all nodes. It costs something only after nodes came, went or changed."""

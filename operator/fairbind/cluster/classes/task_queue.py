@@ -140,6 +140,7 @@ class TaskQueue:
             self._pin,
             *self._rules,
             is_rationed=key.is_rationed,
+            most_seconds=key.most_seconds,
         )
         self.is_eligible = task_class.is_eligible
         return task_class

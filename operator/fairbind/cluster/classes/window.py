@@ -198,7 +198,7 @@ class _Sorted:
         if key.unsupported is None:
             simple = self._eligibility.simplify(key.constraints)
             group_key = simple, key.selected_by, key.pod_terms, key.above_priority, key.nominated, key.load, key.unbound
-            same_key, kind = self.key_groups.get(group_key), (key.demand, key.pin, key.is_rationed)
+            same_key, kind = self.key_groups.get(group_key), (key.demand, key.pin, key.is_rationed, key.most_seconds)
             if same_key is None:
                 same_key = self.key_groups[group_key] = KeyGroups(group_key)
             same_key.queues += 1

@@ -32,9 +32,9 @@ what they require about others, which reserved room they may use (`QueueKey.rank
 want."""
 
 
-GroupKind = tuple[Demand, str | None, bool]
-"""What a class of such a placement is told by: the demand, the only node that the pods may use (a DaemonSet's), and
-whether they are rationed."""
+GroupKind = tuple[Demand, str | None, bool, float]
+"""What a class of such a placement is told by: the demand, the only node that the pods may use (a DaemonSet's),
+whether they are rationed, and for how long they run at most."""
 
 
 class KeyGroups:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from datetime import datetime
 from functools import lru_cache
+from math import inf
 from typing import TypeVar
 
 from fairbind.cluster.objects import wire
@@ -40,6 +41,8 @@ MAX_SHARED_VALUES = 1_024
 MAX_SHARED_TIMES = 4_096
 """Times have whole seconds, and thousands of pods begin in one."""
 
+DEFAULT_GRACE_SECONDS = 30
+"""What a pod is given to end that does not say so itself."""
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 """The label of the coscheduling plugin and of others that followed it."""
 
@@ -160,7 +163,16 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
         generation=meta.generation or 0,
         scheduled_generation=scheduled_generation,
         device_claims=find_device_claims(spec, status) if spec.resource_claims and node is None else (),
+        most_seconds=_find_most_seconds(spec),
     )
+
+
+def _find_most_seconds(spec: wire.PodSpec) -> float:
+    """Return for how long a pod holds something at most: until its kubelet ends it, and what it is given to end."""
+    if not spec.active_deadline_seconds:
+        return inf
+    grace = spec.termination_grace_period_seconds
+    return float(spec.active_deadline_seconds + (DEFAULT_GRACE_SECONDS if grace is None else max(grace, 0)))
 
 
 def _find_unsupported(spec: wire.PodSpec) -> tuple[Rejection, str] | None:

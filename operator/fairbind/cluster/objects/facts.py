@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from math import inf
 from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
 
@@ -227,6 +228,7 @@ class PodFacts(Struct, frozen=True, gc=False):
     reserved for it until it is bound.
     owner: its controller, kept only while it waits. claims: those of its volumes. images: those that it uses, kept only
     while it waits and may choose. device_claims: the ResourceClaims that it uses, kept only while it waits.
+    most_seconds: for how long it holds something at most once its kubelet took it, by its `activeDeadlineSeconds`.
     """
 
     uid: str
@@ -262,6 +264,7 @@ class PodFacts(Struct, frozen=True, gc=False):
     generation: int = 0
     scheduled_generation: int = 0
     device_claims: tuple[DeviceClaimUse, ...] = ()
+    most_seconds: float = inf
 
     @property
     def gated_by_others(self) -> bool:

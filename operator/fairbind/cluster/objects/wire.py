@@ -241,6 +241,8 @@ class PodSpec(Wire):
     affinity: Affinity | None = None
     tolerations: list[Toleration] | None = None
     scheduling_gates: list[Gate] | None = None
+    active_deadline_seconds: int | None = None
+    termination_grace_period_seconds: int | None = None
     volumes: list[Volume] | None = None
     topology_spread_constraints: list[SpreadConstraint] | None = None
     resource_claims: list[ResourceClaim] | None = None

@@ -35,7 +35,7 @@ from fairbind.cluster.state.devices import Devices
 from fairbind.cluster.state.nominations import Nominations
 from fairbind.cluster.state.pod_images import PodImages
 from fairbind.cluster.state.positions import Bound, Idle, Opened, Position, Reserved, Waiting
-from fairbind.cluster.state.queue_keys import QueueKey
+from fairbind.cluster.state.queue_keys import QueueKey, round_up
 from fairbind.cluster.state.term_rotation import NOT_YET, TermRotation
 from fairbind.cluster.state.volumes import Volumes
 from fairbind.cluster.tenancy.tenants import Directory
@@ -183,6 +183,7 @@ def locate(
         load=load,
         unbound=unbound,
         is_rationed=is_rationed or asks,
+        most_seconds=round_up(facts.most_seconds),
     )
     task = Task(facts.uid, make_task_name(facts.namespace, facts.name), facts.priority, facts.created)
     return Waiting(key, task, facts.labels, nomination, pod_terms)

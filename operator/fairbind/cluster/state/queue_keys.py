@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
+from math import ceil, inf, log2
 from typing import NamedTuple
 
 from fairbind.cluster.filters.attach_limits import VolumeLoad
@@ -10,6 +11,15 @@ from fairbind.cluster.filters.nominated_rules import Rank
 from fairbind.cluster.filters.volume_offers import Wanted
 from fairbind.cluster.objects.facts import Constraints, Demand, PodTerm, PodTerms
 from fairbind.model import Rejection
+
+
+def round_up(seconds: float) -> float:
+    """Return the next power of two.
+
+    >>> round_up(100.0), round_up(128.0), round_up(inf)
+    (128.0, 128.0, inf)
+    """
+    return seconds if seconds == inf else 2.0 ** ceil(log2(max(seconds, 1.0)))
 
 
 class QueueKey(NamedTuple):
@@ -20,7 +30,8 @@ class QueueKey(NamedTuple):
     priority of nominated pods that its pods are above, or None. nominated: the UID of its only pod, when that one is
     nominated itself. pod_terms: what its pods require about other pods, or None. load: the volumes that a pod brings to
     its node, of drivers that are looked at, or None. unbound: the volumes that a pod wants for claims that are not
-    bound yet. is_rationed: whether another scheduler places its pods once they are decided.
+    bound yet. is_rationed: whether another scheduler places its pods once they are decided. most_seconds: for how long
+    they run at most, rounded up so that a tenant's pods make few classes by it (`round_up`).
     """
 
     tenant: str
@@ -35,6 +46,7 @@ class QueueKey(NamedTuple):
     load: VolumeLoad | None = None
     unbound: tuple[Wanted, ...] = ()
     is_rationed: bool = False
+    most_seconds: float = inf
 
     @property
     def is_about_volumes(self) -> bool:

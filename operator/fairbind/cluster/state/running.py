@@ -122,7 +122,7 @@ class RunningTasks:
         """Take newer facts of a pod that stays where it is; False when a running task is no other by them."""
         pods = self._pods[node]
         old = pods[facts.uid]
-        if (old.facts.priority, old.facts.start, old.facts.group) == (facts.priority, facts.start, facts.group):
+        if _find_told(old.facts) == _find_told(facts):
             return False
         pods[facts.uid] = _Pod(old.tenant, old.facts.demand, facts)
         self._nodes.note_change(node)
@@ -144,9 +144,16 @@ class RunningTasks:
         return _TasksByNode(self._nodes.values.copy())
 
 
+def _find_told(facts: PodFacts) -> tuple[object, ...]:
+    """Return what a running task tells of a pod that may change while it runs."""
+    return facts.priority, facts.start, facts.group, facts.most_seconds
+
+
 def _make_task(node: str, pod: _Pod, vectors: _Vectors) -> RunningTask:
     facts = pod.facts
     real, share = vectors.get(facts.demand)
     keys = facts.constraints.exclusive_keys.taken
     group = f"{facts.namespace}/{facts.group}" if facts.group is not None else None
-    return RunningTask(facts.uid, pod.tenant, node, facts.priority, facts.start, group, real, share, keys)
+    return RunningTask(
+        facts.uid, pod.tenant, node, facts.priority, facts.start, group, real, share, keys, facts.most_seconds
+    )

@@ -66,7 +66,7 @@ def run_cycle(
     if reservations is not None:
         if not (chosen.is_fair and policy.reservations.is_on):
             reservations.end_all()
-        snapshot = reservations.apply(snapshot)
+        snapshot = reservations.apply(snapshot, now)
     if state is None:
         check_snapshot(snapshot)
     else:

@@ -27,7 +27,7 @@ class ReservedSnapshots:
         self._classes: dict[TaskClass, TaskClass] = {}
         self._placements: dict[_Key, Placement] = {}
 
-    def make(self, snapshot: Snapshot, reservations: Sequence[Reservation]) -> Snapshot:
+    def make(self, snapshot: Snapshot, reservations: Sequence[Reservation], now: float) -> Snapshot:
         """Return the snapshot in which what is reserved is free only to those who may use it.
 
         All servers of the reservations are in the snapshot.
@@ -37,21 +37,22 @@ class ReservedSnapshots:
         free_kr = snapshot.servers.free_kr.copy()
         for server, amount_r in total.items():
             free_kr[server] -= np.array(amount_r, dtype=np.int64)
-        behind: dict[str, list[Reservation]] = {}
-        for each in reservations:
-            for tenant in each.behind:
-                behind.setdefault(tenant, []).append(each)
-        owners = {each.tenant for each in reservations}
+        concerned = {each.tenant for each in reservations}.union(*(each.behind for each in reservations))
+        latest = max((each.expected for each in reservations), default=now) - now
         classes, placements = dict[TaskClass, TaskClass](), dict[_Key, Placement]()
-        amounts: dict[tuple[str, tuple[int, ...]], Amounts] = {}
+        amounts: dict[tuple[str, tuple[int, ...], float], Amounts] = {}
         for task_class in snapshot.task_classes:
-            tenant, demand_r = task_class.tenant, task_class.demand_r
-            if tenant not in behind and tenant not in owners:
+            tenant, demand_r, seconds = task_class.tenant, task_class.demand_r, task_class.most_seconds
+            if tenant not in concerned and seconds > latest:
                 continue
-            key = tenant, demand_r
+            key = tenant, demand_r, seconds
             if key not in amounts:
-                own = [each for each in reservations if (each.tenant, each.demand_r) == key]
-                amounts[key] = _sum_amounts([*own, *behind.get(tenant, [])], index)
+                mine = [
+                    each
+                    for each in reservations
+                    if (each.tenant, each.demand_r) == (tenant, demand_r) or may_use(each, tenant, seconds, now)
+                ]
+                amounts[key] = _sum_amounts(mine, index)
             opened = amounts[key]
             if opened and task_class not in snapshot.stale:
                 placement = self._open(task_class.placement, opened, placements)
@@ -76,6 +77,14 @@ class ReservedSnapshots:
     def _place(self, task_class: TaskClass, placement: Placement) -> TaskClass:
         known = self._classes.get(task_class)
         return known if known is not None and known.placement is placement else replace(task_class, placement=placement)
+
+
+def may_use(reservation: Reservation, tenant: str, most_seconds: float, now: float) -> bool:
+    """Whether a task of a tenant may use what is reserved for others.
+
+    So may who is further behind, and a task that ends before enough for the first task is expected to be free.
+    """
+    return tenant in reservation.behind or now + most_seconds <= reservation.expected
 
 
 def find_indices(snapshot: Snapshot, names: Iterable[str]) -> dict[str, int]:

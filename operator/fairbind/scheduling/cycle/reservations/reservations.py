@@ -5,8 +5,9 @@ little for its task, and enough for one of theirs. So for a tenant that is block
 (`needs`), capacity is reserved: for as many tasks as it lacks, on the servers where the tenants ahead of it are
 expected to free enough first (`run_times`), up to a part of all that it may use (`review`).
 
-To a cycle, what is reserved is not free, but for the tasks for which it is reserved and for all tenants that are
-further behind (`opening`). So cycles decide by their usual rules, and as ever where nothing is reserved.
+To a cycle, what is reserved is not free, but for the tasks for which it is reserved, for all tenants that are further
+behind, and for tasks that surely end before enough is expected to be free (`opening`). So cycles decide by their usual
+rules, and as ever where nothing is reserved.
 
 A reservation ends with the task that is placed by it, when its tenant is not rightfully next any more, with its server,
 and after some time in which nothing more has come free. That server is then passed over for a while (`kept`).
@@ -24,7 +25,7 @@ from fairbind.model import FairnessReason, RunningTask, Snapshot, TaskClass, Wai
 from fairbind.model.reservations import Reservation, ReservationSettings
 from fairbind.scheduling.cycle.reservations.kept import KeptReservations
 from fairbind.scheduling.cycle.reservations.needs import list_blocked
-from fairbind.scheduling.cycle.reservations.opening import ReservedSnapshots, find_indices
+from fairbind.scheduling.cycle.reservations.opening import ReservedSnapshots, find_indices, may_use
 from fairbind.scheduling.cycle.reservations.review import CycleEnd, Review
 from fairbind.scheduling.cycle.reservations.run_times import RunTimes
 
@@ -44,6 +45,7 @@ class Reservations:
         self._told: dict[Wait, Wait] = {}
         self._reviewed_at = -inf
         self._reviews = 0
+        self._now = 0.0
 
     def list_all(self) -> list[Reservation]:
         """Return the reservations that stand, the oldest first."""
@@ -58,8 +60,9 @@ class Reservations:
         """Return for how many tasks of these reservations nothing is reserved any more."""
         return sum(each.count - min(each.count, self._kept.count_tasks(each)) for each in reservations)
 
-    def apply(self, snapshot: Snapshot) -> Snapshot:
+    def apply(self, snapshot: Snapshot, now: float) -> Snapshot:
         """Return what a cycle should decide about: the snapshot in which what is reserved is not free to all."""
+        self._now = now
         if not len(self._kept):
             return snapshot
         tenants = {tenant.name for tenant in snapshot.tenants}
@@ -69,7 +72,7 @@ class Reservations:
             self._kept.set_behind(each, each.behind | new)  # until a review says where they stand
         self._known |= new
         kept = self._kept.list_all()
-        return self._snapshots.make(snapshot, kept) if kept else snapshot
+        return self._snapshots.make(snapshot, kept, now) if kept else snapshot
 
     def restore(self, reservations: Iterable[Reservation], snapshot: Snapshot) -> None:
         """Keep these reservations and no others, as at the beginning of a cycle that decides about the snapshot."""
@@ -96,10 +99,13 @@ class Reservations:
                 of_tenant[resource] += each.count * demand
         return {tenant: (servers[tenant], dict(+of_tenant)) for tenant, of_tenant in amounts.items()}
 
-    def list_closed(self, tenant: str, demand_r: tuple[int, ...]) -> list[str]:
-        """Return the servers on which something is reserved that is not for a task of this tenant and demand."""
-        kept, asking = self._kept.list_all(), (tenant, demand_r)
-        others = [each for each in kept if tenant not in each.behind and (each.tenant, each.demand_r) != asking]
+    def list_closed(self, tenant: str, demand_r: tuple[int, ...], most_seconds: float) -> list[str]:
+        """Return the servers on which something is reserved that a task of this tenant and demand may not use."""
+        others = [
+            each
+            for each in self._kept.list_all()
+            if (each.tenant, each.demand_r) != (tenant, demand_r) and not may_use(each, tenant, most_seconds, self._now)
+        ]
         return list(dict.fromkeys(each.server for each in others))
 
     def tell(self, waits: tuple[Wait, ...], now: float) -> tuple[Wait, ...]:

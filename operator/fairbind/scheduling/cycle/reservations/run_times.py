@@ -87,12 +87,13 @@ class RunTimes:
 
         That is by how much those of its kind that ran longer did so, in the mean. A task that has run longer than all
         of them, or of whose kind none has ended, is expected to run as long again: to wait for a service is in vain,
-        and the more so the longer it runs.
+        and the more so the longer it runs. No task is expected to go on for longer than it may.
         """
         age = max(now - self._find_start(task), 0.0)
         samples = self._samples.get((task.tenant, task.demand_r))
         mean = None if samples is None else samples.compute_mean_above(age)
-        return max(age if mean is None else mean - age, LEAST_SECONDS)
+        expected = age if mean is None else mean - age
+        return max(min(expected, task.most_seconds - age), LEAST_SECONDS)
 
 
 def find_times(
