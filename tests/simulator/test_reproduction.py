@@ -38,7 +38,7 @@ COLUMNS = {
     "drfh-figure-8": "policy,user,completion_ratio",
 }
 NAMES = [
-    f"{paper}-{figure}" if figure.startswith("table") else f"{paper}-figure-{figure}"
+    f"{paper}-{figure}" if not figure.isdigit() else f"{paper}-figure-{figure}"
     for paper, each in PAPERS.items()
     for figure in each.figures
 ]
@@ -93,6 +93,36 @@ def test_tables_have_the_columns_that_are_promised(folder: Path, name: str) -> N
 # --- DRFH ---
 
 
+def read_section(folder: Path, name: str) -> list[tuple[str, str, str]]:
+    """Return the rows of what is compared: the paper, ours, and why they differ."""
+    page = (folder / "index.html").read_text(encoding="utf-8")
+    section = page.partition(f'<section id="{name}">')[2].partition("</section>")[0]
+    cells = [cell.partition("</td>")[0] for cell in section.split("<td>")[1:]]
+    return list(zip(cells[::3], cells[1::3], cells[2::3], strict=True))
+
+
+@pytest.mark.parametrize(("figure", "tasks"), [(3, (5, 1, 1, 5)), (4, (10, 0, 0, 10))])
+def test_drfh_examples_give_the_papers_tasks(folder: Path, figure: int, tasks: tuple[float, ...]) -> None:
+    rows = read(folder, f"drfh-figure-{figure}")
+    assert [float(row["tasks"]) for row in rows] == pytest.approx(tasks, abs=1e-6)
+    used = Counter[tuple[str, str]]()
+    for row in rows:
+        used[row["server"], "cpu"] += float(row["cpu"])  # type: ignore[assignment]  # a sum of floats
+        used[row["server"], "memory"] += float(row["memory"])  # type: ignore[assignment]  # a sum of floats
+    has = {"server 1": {"cpu": 2, "memory": 12}, "server 2": {"cpu": 12, "memory": 2}}
+    assert all(amount <= has[server][resource] + 1e-6 for (server, resource), amount in used.items())
+    assert {why for _, _, why in read_section(folder, f"drfh-figure-{figure}")} == {"they agree"}
+
+
+def test_drfh_proposition_4_is_of_the_printed_shares(folder: Path) -> None:
+    found = {(row["user"], row["allocation"]): row for row in read(folder, "drfh-proposition-4")}
+    shares = {key: float(row["dominant_share"]) for key, row in found.items()}
+    assert shares["user 1", "DRFH"] == shares["user 2", "DRFH"] == pytest.approx(12 / 25)
+    assert shares["user 2", "half of every server"] == pytest.approx(1 / 2)
+    assert float(found["user 1", "half of every server"]["tasks"]) == pytest.approx(2)
+    assert [why for _, _, why in read_section(folder, "drfh-proposition-4")] == ["they agree"] * 4
+
+
 def test_drfh_figure_5_meets_what_is_printed_and_shares_are_equal_in_each_phase(folder: Path) -> None:
     rows = read(folder, "drfh-figure-5")
     shares = {(float(row["time"]), row["user"]): row for row in rows}
@@ -139,7 +169,19 @@ def test_drfh_figure_8_has_each_user_once_for_each_policy(folder: Path) -> None:
 
 
 def test_table_2_has_the_papers_slots(folder: Path) -> None:
-    assert [row["slots"] for row in read(folder, "drfh-table-2")] == ["10", "12", "14", "16", "20"]
+    counts = [row["slots"] for row in read(folder, "drfh-table-2")]
+    assert counts == ["10", "12", "14", "16", "20", "24", "28", "32", "40"]
+
+
+def test_slots_are_of_the_best_size_of_the_table(folder: Path) -> None:
+    table = read(folder, "drfh-table-2")
+    best = max(table, key=lambda row: float(row["cpu_utilisation"]) + float(row["memory_utilisation"]))
+    ((_, ours, _),) = read_section(folder, "drfh-table-2")
+    used = f"{float(best['cpu_utilisation']):.1%} and {float(best['memory_utilisation']):.1%}"
+    assert ours.startswith(f"{best['slots']} are best")
+    assert f": {used}; 14: " in ours
+    assert ("no more were tried" in ours) is (best is table[-1])
+    assert read_section(folder, "drfh-figure-6")[0][1].endswith(f"; slots {used}")
 
 
 def test_runs_that_are_kept_are_not_made_again(tmp_path: Path) -> None:

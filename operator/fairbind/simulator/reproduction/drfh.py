@@ -1,4 +1,4 @@
-"""The evaluation of the DRFH paper: figures 5 to 9 and table 2. `drfh_runs` says what is run."""
+"""The evaluation of the DRFH paper: figures 5 to 9. `drfh_runs` says what is run, `drfh_slots` with which slots."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from fairbind.fairness import compute_allocation, make_problem
 from fairbind.simulator.driver import simulate
 from fairbind.simulator.parsing import parse_scenario
 from fairbind.simulator.reproduction.drfh_runs import (
-    OFFERED_LOAD,
-    POLICIES,
     SEED,
     SERVERS,
     Day,
@@ -30,12 +28,20 @@ from fairbind.simulator.reproduction.drfh_runs import (
     write_amounts,
     write_cluster,
 )
+from fairbind.simulator.reproduction.drfh_slots import (
+    SLOTS,
+    WORKLOAD,
+    compute_mean_use,
+    describe,
+    get_runs,
+    make_times,
+)
 from fairbind.simulator.reproduction.outcome import Comparison, Lab, Outcome, Panel, Series
 from fairbind.simulator.results import TaskRow
 from fairbind.simulator.workload import draw_workload
 from fairbind.what_if.reading import NANOSECONDS
 
-BEST, SLOTS = "best-fit-drfh", "slots"
+BEST = "best-fit-drfh"
 PRINTED_TOTALS: Final = (52.75, 51.32)
 USERS: Final = {"user-1": (0.2, 0.3), "user-2": (0.5, 0.1), "user-3": (0.1, 0.3)}
 """Figure 5: what a task asks for of cpu and memory, in parts of the largest server."""
@@ -43,13 +49,8 @@ JOINS: Final = {"user-1": 0, "user-2": 200, "user-3": 500}
 WORK: Final = {"user-1": 69_600, "user-2": 48_900, "user-3": 78_000}
 """Task seconds. User 1's is what the printed shares let it do in the printed 1080 s; the others' are ours."""
 PHASES: Final = ((100, 200), (350, 500), (800, 1000))
-TABLE_2: Final = {10: (35.1, 23.4), 12: (42.2, 27.4), 14: (43.9, 28.0), 16: (45.4, 24.2), 20: (40.6, 20.0)}
 SIZES: Final = ((1, 1), (2, 5), (6, 20), (21, 100), (101, 1_000_000))
 """Classes of jobs by their tasks. The paper has five, too; its text does not print their bounds."""
-
-_WORKLOAD = (
-    "the paper's is Google's of 2011, ours is synthetic, so levels are not comparable, only which policy is ahead"
-)
 
 
 class _SharesAt(NamedTuple):
@@ -60,18 +61,6 @@ class _SharesAt(NamedTuple):
     cpu_share: float
     memory_share: float
     dominant_share: float
-
-
-def _describe(lab: Lab) -> str:
-    day = make_day(lab)
-    tasks = sum(job.tasks for job in day.jobs)
-    printed = "" if lab.is_full else " (the paper: 2,000 servers for a day)"
-    return (
-        f"{sum(day.servers):,} servers drawn from table 1 for {day.seconds:,} s{printed}; a synthetic workload in "
-        f"place of Google's trace: {len(day.jobs):,} jobs of {tasks:,} tasks, {OFFERED_LOAD:g} times the cpu that "
-        f"there is, seed {SEED}. "
-        "Slots: a task takes as many whole slots as cover it."
-    )
 
 
 def reproduce_figure_5(lab: Lab) -> Outcome:
@@ -201,63 +190,19 @@ def _list(shares: Sequence[float]) -> str:
     return ", ".join(f"{share:.1%}" for share in shares)
 
 
-def reproduce_table_2(lab: Lab) -> Outcome:
-    """How many slots a server is best divided into."""
-    day = make_day(lab)
-    means = {count: _compute_mean_use(day, get_rows(lab, SLOTS, count)) for count in TABLE_2}
-    best = max(means, key=lambda count: sum(means[count]))
-    return Outcome(
-        "drfh-table-2",
-        "Utilisation of the slots scheduler by the size of a slot",
-        _describe(lab),
-        ("slots", "cpu_utilisation", "memory_utilisation"),
-        [(count, *use) for count, use in means.items()],
-        [
-            Panel(
-                "lines",
-                "Slots per maximum server",
-                "Utilisation",
-                [
-                    Series("cpu", list(means), [use[0] for use in means.values()]),
-                    Series("memory", list(means), [use[1] for use in means.values()]),
-                    Series("cpu, paper", list(TABLE_2), [use[0] / 100 for use in TABLE_2.values()]),
-                    Series("memory, paper", list(TABLE_2), [use[1] / 100 for use in TABLE_2.values()]),
-                ],
-            )
-        ],
-        [
-            Comparison(
-                "14 slots are best: 43.9 % of the cpu, 28.0 % of the memory",
-                f"{best} are best: {means[best][0]:.1%} and {means[best][1]:.1%}; 14: {means[14][0]:.1%} and "
-                f"{means[14][1]:.1%}",
-                f"{_WORKLOAD}; the best slot is near a typical request, and whether a large task takes several slots "
-                "is not printed",
-            )
-        ],
-    )
-
-
-def _compute_mean_use(day: Day, rows: Sequence[TaskRow]) -> tuple[float, float]:
-    cpu, memory = compute_use(day, rows, _make_times(day, 1_000)).mean(axis=0).tolist()
-    return cpu, memory
-
-
-def _make_times(day: Day, count: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    return np.linspace(0.0, day.seconds, count + 1)
-
-
 def reproduce_figure_6(lab: Lab) -> Outcome:
     """Utilisation over the day."""
     day = make_day(lab)
-    times = _make_times(day, 288 if lab.is_full else 60)
-    uses = {policy: compute_use(day, get_rows(lab, policy), times) for policy in POLICIES}
-    means = {policy: _compute_mean_use(day, get_rows(lab, policy)) for policy in POLICIES}
+    times = make_times(day, 288 if lab.is_full else 60)
+    runs = get_runs(lab)
+    uses = {policy: compute_use(day, rows, times) for policy, rows in runs.items()}
+    means = {policy: compute_mean_use(day, rows) for policy, rows in runs.items()}
     said = "; ".join(f"{policy} {cpu:.1%} and {memory:.1%}" for policy, (cpu, memory) in means.items())
     best, first = (uses[policy] for policy in ("best-fit-drfh", "first-fit-drfh"))
     return Outcome(
         "drfh-figure-6",
         "Time series of cpu and memory utilisation",
-        _describe(lab),
+        describe(lab),
         ("policy", "time", "cpu_utilisation", "memory_utilisation"),
         [
             (policy, time, cpu, memory)
@@ -277,7 +222,7 @@ def reproduce_figure_6(lab: Lab) -> Outcome:
             Comparison(
                 "both forms of DRFH use much more than slots",
                 f"means of cpu and memory: {said}",
-                _WORKLOAD,
+                WORKLOAD,
             ),
             Comparison(
                 "Best-Fit uses more than First-Fit at all times",
@@ -305,7 +250,7 @@ def _compute_completion_times(day: Day, rows: Sequence[TaskRow]) -> dict[int, fl
 def reproduce_figure_7(lab: Lab) -> Outcome:
     """Completion times of jobs, by their size."""
     day = make_day(lab)
-    taken = {policy: _compute_completion_times(day, get_rows(lab, policy)) for policy in POLICIES}
+    taken = {policy: _compute_completion_times(day, rows) for policy, rows in get_runs(lab).items()}
     common = sorted(set.intersection(*(set(times) for times in taken.values())))
     groups: dict[str, list[int]] = defaultdict(list)
     for number in common:
@@ -317,7 +262,7 @@ def reproduce_figure_7(lab: Lab) -> Outcome:
     return Outcome(
         "drfh-figure-7",
         "Job completion times",
-        f"{_describe(lab)} Jobs of which all tasks ended under every policy: {len(common):,}.",
+        f"{describe(lab)} Jobs of which all tasks ended under every policy: {len(common):,}.",
         ("policy", "job_size", "completion_seconds"),
         [(policy, day.jobs[number].tasks, times[number]) for policy, times in taken.items() for number in common],
         [
@@ -342,7 +287,7 @@ def reproduce_figure_7(lab: Lab) -> Outcome:
                 "no improvement over slots for small jobs; the larger the job, the larger the improvement",
                 "mean time is shorter by "
                 + ", ".join(f"{reduction[name]:.0%} ({name} tasks, {len(groups[name])} jobs)" for name in names),
-                f"{_WORKLOAD}; with more work than the cluster can do, small jobs wait under slots, too",
+                f"{WORKLOAD}; with more work than the cluster can do, small jobs wait under slots, too",
             )
         ],
     )
@@ -354,7 +299,7 @@ def _mean(taken: Mapping[int, float], numbers: Sequence[int]) -> float:
 
 def reproduce_figure_8(lab: Lab) -> Outcome:
     """Parts of their tasks that users complete."""
-    found = {policy: compute_completion(get_rows(lab, policy)) for policy in POLICIES}
+    found = {policy: compute_completion(rows) for policy, rows in get_runs(lab).items()}
     users = sorted(found[BEST], key=lambda user: int(user.split("-")[1]))
     ratio = {policy: {user: ended / of for user, (ended, of) in each.items()} for policy, each in found.items()}
     better = fmean(ratio[BEST][user] >= ratio[SLOTS][user] for user in users)
@@ -362,7 +307,7 @@ def reproduce_figure_8(lab: Lab) -> Outcome:
     return Outcome(
         "drfh-figure-8",
         "Task completion ratio of users",
-        _describe(lab),
+        describe(lab),
         ("policy", "user", "completion_ratio"),
         [(policy, user, each[user]) for policy, each in ratio.items() for user in users],
         [
@@ -384,10 +329,10 @@ def reproduce_figure_8(lab: Lab) -> Outcome:
             Comparison(
                 "almost all users complete more with Best-Fit",
                 f"{better:.0%} of {len(users)} users complete at least as much",
-                _WORKLOAD,
+                WORKLOAD,
             ),
             Comparison(
-                "about 20 % of users complete all tasks with Best-Fit and not with slots", f"{only:.0%}", _WORKLOAD
+                "about 20 % of users complete all tasks with Best-Fit and not with slots", f"{only:.0%}", WORKLOAD
             ),
         ],
     )
@@ -405,7 +350,7 @@ def reproduce_figure_9(lab: Lab) -> Outcome:
     return Outcome(
         "drfh-figure-9",
         "Task completion ratio with DRFH and in dedicated clouds",
-        f"{_describe(lab)} A dedicated cloud: as many of the servers, drawn at random, as every user's equal part of "
+        f"{describe(lab)} A dedicated cloud: as many of the servers, drawn at random, as every user's equal part of "
         "their number is, rounded up, with Best-Fit.",
         ("user", "tasks", "drfh_completion_ratio", "dedicated_completion_ratio"),
         rows,
@@ -428,7 +373,7 @@ def reproduce_figure_9(lab: Lab) -> Outcome:
             Comparison(
                 "2 % of users complete fewer tasks with DRFH, and only slightly fewer",
                 f"{worse:.0%} of {len(rows)} users, at most {max(loss, 0.0):.1%} of their tasks fewer",
-                f"{_WORKLOAD}; of a user with few tasks, one is a large part",
+                f"{WORKLOAD}; of a user with few tasks, one is a large part",
             )
         ],
     )

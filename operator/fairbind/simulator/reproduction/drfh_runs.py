@@ -39,6 +39,11 @@ POLICIES: Final = ("best-fit-drfh", "first-fit-drfh", "two-choices-drfh", "slots
 OFFERED_LOAD: Final = 1.2
 REQUESTS: Final = (0.005, 0.25)
 """The least and the most that a task asks for, in parts of the largest server."""
+TYPICAL_REQUEST: Final = 0.04
+USER_SPREAD: Final = 0.6
+JOB_SPREAD: Final = 0.5
+TASK_SPREAD: Final = 0.3
+"""Standard deviations of logarithms: of users' requests, of jobs' about these, of tasks' run times about the job's."""
 
 Counts = NDArray[np.int64]
 
@@ -90,22 +95,38 @@ def make_day(lab: Lab) -> Day:
     return lab.remember("day", lambda: _draw_day(2_000, 900, 86_400) if lab.is_full else _draw_day(12, 6, 3_600))
 
 
+def describe_workload(day: Day) -> str:
+    """Return how the jobs are drawn."""
+    low, high = REQUESTS
+    return (
+        f"Jobs have 1 to {_count_most_tasks(sum(day.servers)):,} tasks (Pareto, exponent 1), arrive evenly over time "
+        f"and are of users by Zipf's law. A user's requests are lognormal about {TYPICAL_REQUEST:g} of the largest "
+        f"server (sigma {USER_SPREAD:g}), a job's about its user's (sigma {JOB_SPREAD:g}), from {low:g} to {high:g}. A "
+        f"job's run time is lognormal about an eighth of the time ({day.seconds / 8:,.0f} s, sigma 1), a task's about "
+        f"its job's (sigma {TASK_SPREAD:g})."
+    )
+
+
+def _count_most_tasks(servers: int) -> int:
+    return min(1_000, servers)
+
+
 def _draw_day(servers: int, users: int, seconds: int) -> Day:
     generator = np.random.default_rng(SEED)
     drawn = draw_servers(generator, servers)[0].tolist()
-    profile_ur = np.exp(np.log(0.04) + 0.6 * generator.standard_normal((users, 2)))
+    profile_ur = np.exp(np.log(TYPICAL_REQUEST) + USER_SPREAD * generator.standard_normal((users, 2)))
     popularity_u = 1.0 / np.arange(1, users + 1)
     popularity_u /= popularity_u.sum()
     median_length = seconds / 8
     wanted = OFFERED_LOAD * seconds * sum(count * cpu for count, (_, cpu, _) in zip(drawn, SERVERS, strict=True))
-    most_tasks = min(1_000, servers)
+    most_tasks = _count_most_tasks(servers)
     jobs: list[Job] = []
     while wanted > 0:
         user = int(generator.choice(users, p=popularity_u))
         tasks = int(min(most_tasks, 1 / (1 - generator.random())))
-        cpu, memory = np.clip(profile_ur[user] * np.exp(0.5 * generator.standard_normal(2)), *REQUESTS).tolist()
+        cpu, memory = np.clip(profile_ur[user] * np.exp(JOB_SPREAD * generator.standard_normal(2)), *REQUESTS).tolist()
         typical = median_length * math.exp(generator.standard_normal())
-        lengths = np.clip(typical * np.exp(0.3 * generator.standard_normal(tasks)), 1.0, seconds)
+        lengths = np.clip(typical * np.exp(TASK_SPREAD * generator.standard_normal(tasks)), 1.0, seconds)
         arrival = float(generator.uniform(0, seconds))
         jobs.append(Job(f"user-{user + 1}", tasks, round(arrival, 3), cpu, memory, tuple(lengths.round(3).tolist())))
         wanted -= cpu * float(lengths.sum())

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from fairbind.model.errors import InvalidProblemError
-from fairbind.simulator.reproduction import drbf, drfh, dynamic_drf, ps_dsf
+from fairbind.simulator.reproduction import drbf, drfh, drfh_examples, drfh_slots, dynamic_drf, ps_dsf
 from fairbind.simulator.reproduction.outcome import Lab, Outcome
 
 Reproduce = Callable[[Lab], Outcome]
@@ -17,7 +17,7 @@ ALL: Final = "all"
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """A paper. figures: by their number; tables by `table-NUMBER`."""
+    """A paper. figures: by their number; others as the paper calls them, such as `table-2`."""
 
     citation: str
     figures: Mapping[str, Reproduce]
@@ -27,8 +27,11 @@ PAPERS: Final[Mapping[str, Paper]] = {
     "drfh": Paper(
         "Wang, Liang, Li: Multi-Resource Fair Allocation in Heterogeneous Cloud Computing Systems, TPDS 2015",
         {
+            "3": drfh_examples.reproduce_figure_3,
+            "4": drfh_examples.reproduce_figure_4,
+            "proposition-4": drfh_examples.reproduce_proposition_4,
             "5": drfh.reproduce_figure_5,
-            "table-2": drfh.reproduce_table_2,
+            "table-2": drfh_slots.reproduce_table_2,
             "6": drfh.reproduce_figure_6,
             "7": drfh.reproduce_figure_7,
             "8": drfh.reproduce_figure_8,
