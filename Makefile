@@ -135,8 +135,8 @@ starvation: install ## how long tenants of large pods wait for their share, simu
 	$(VENV)/python tests/simulator/starvation.py $(if $(SEEDS),--seeds "$(SEEDS)") $(if $(ONLY),--only "$(ONLY)")
 
 .PHONY: reproduce
-reproduce: install ## the papers' evaluations at their own size (about an hour; SMALL=paper: that one small, ONLY=paper; writes docs/reproduction)
-	@exec $(VENV)/python deploy/tools/reproduction.py $(if $(SMALL),--small "$(SMALL)") $(if $(ONLY),--only "$(ONLY)")
+reproduce: install ## the papers' evaluations at their own size (about an hour; SMALL=paper: that one small, ONLY=paper, FIGURE=of it; writes docs/reproduction)
+	@exec $(VENV)/python deploy/tools/reproduction.py $(if $(SMALL),--small "$(SMALL)") $(if $(ONLY),--only "$(ONLY)") $(if $(FIGURE),--figure "$(FIGURE)")
 
 .PHONY: fairness-table
 fairness-table: install ## measure how fair policies are beside the rules of others (TRACES=folder adds published traces, OUTPUT=path; writes docs/fairness-table.md)

@@ -3,6 +3,7 @@
 python deploy/tools/reproduction.py                     all papers at the full scale; DRFH takes most of an hour
 python deploy/tools/reproduction.py --small drfh        these papers at the small scale, the others at the full one
 python deploy/tools/reproduction.py --only drbf         these papers; what is published of the others stays
+python deploy/tools/reproduction.py --only drbf --figure 3   these of their figures; the others stay, too
 
 Finished runs are kept in the user's cache folder, and are used again by the same code: after an interruption only what
 had not finished is done.
@@ -17,7 +18,7 @@ import pickle
 import re
 import sys
 import time
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from typing import Any
 from fairbind.simulator.reproduction.drawing import draw
 from fairbind.simulator.reproduction.outcome import Lab
 from fairbind.simulator.reproduction.page import compute_markdown, write_table
-from fairbind.simulator.reproduction.registry import PAPERS
+from fairbind.simulator.reproduction.registry import PAPERS, name_outcome
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "reproduction"
@@ -69,17 +70,30 @@ def compute_digest() -> str:
     return digest.hexdigest()[:16]
 
 
-def publish(paper: str, folder: Path, *, is_full: bool) -> None:
-    """Write a paper's tables and pictures, and its section of the page. folder: for runs."""
+def publish(paper: str, folder: Path, *, is_full: bool, figures: Collection[str] = ()) -> None:
+    """Write a paper's tables and pictures, and its sections of the page. folder: for runs. figures: empty: all."""
     lab = Lab(is_full, time.perf_counter, Kept(folder / (paper if is_full else f"{paper}-small")))
-    outcomes = [reproduce(lab) for reproduce in PAPERS[paper].figures.values()]
+    chosen = [each for each in PAPERS[paper].figures if not figures or each in figures]
+    outcomes = [PAPERS[paper].figures[each](lab) for each in chosen]
     for outcome in outcomes:
         write_table(outcome, FOLDER)
         draw(outcome, FOLDER / f"{outcome.name}.svg")
+    scale = "full" if is_full else "small"
+    sections = {outcome.name: compute_markdown([outcome], scale) for outcome in outcomes}
     page = FOLDER / "README.md"
-    section = compute_markdown(outcomes, "full" if is_full else "small")
-    between = re.compile(rf"(?<=<!-- begin {paper} -->\n).*?(?=<!-- end {paper} -->)", re.DOTALL)
-    page.write_text(between.sub(lambda _: f"\n{section}\n", page.read_text(encoding="utf-8")), encoding="utf-8")
+    page.write_text(place_sections(page.read_text(encoding="utf-8"), paper, sections), encoding="utf-8")
+
+
+def place_sections(page: str, paper: str, sections: Mapping[str, str]) -> str:
+    """Return the page with these sections of a paper, by their names; its other sections stay. All in their order."""
+    names = [name_outcome(paper, figure) for figure in PAPERS[paper].figures]
+
+    def place(found: re.Match[str]) -> str:
+        kept = (f"{each.strip()}\n" for each in re.split("^(?=### )", found[0], flags=re.MULTILINE) if each.strip())
+        placed = {each.split()[1]: each for each in kept} | dict(sections)
+        return "\n" + "\n".join(placed[name] for name in names if name in placed) + "\n"
+
+    return re.sub(rf"(?<=<!-- begin {paper} -->\n).*?(?=<!-- end {paper} -->)", place, page, flags=re.DOTALL)
 
 
 def main(arguments: list[str]) -> int:
@@ -87,10 +101,14 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--small", action="append", choices=list(PAPERS), default=[])
     parser.add_argument("--only", action="append", choices=list(PAPERS), default=[])
+    parser.add_argument("--figure", action="append", default=[])
     options = parser.parse_args(arguments)
+    known = {figure for paper in options.only for figure in PAPERS[paper].figures}
+    if not known.issuperset(options.figure):
+        parser.error(f"--figure: papers of --only have {', '.join(sorted(known)) or 'none'}")
     folder = find_cache() / "reproduction" / compute_digest()  # before an hour in which files may be changed
     for paper in options.only or PAPERS:
-        publish(paper, folder, is_full=paper not in options.small)
+        publish(paper, folder, is_full=paper not in options.small, figures=options.figure)
     return 0
 
 

@@ -29,7 +29,7 @@ from fairbind.simulator.reproduction.ps_dsf_clusters import (
 from fairbind.simulator.reproduction.registry import PAPERS
 from fairbind.simulator.results import TaskRow
 from fairbind.what_if.reading import NANOSECONDS
-from reproduction import Kept
+from reproduction import Kept, place_sections
 
 COLUMNS = {
     "drfh-figure-5": "time,user,cpu_share,memory_share,dominant_share",
@@ -193,6 +193,18 @@ def test_runs_that_are_kept_are_not_made_again(tmp_path: Path) -> None:
     assert later.remember(("run", "p", 1), lambda: (3, 4)) == (1, 2)
     assert later.remember("day", lambda: 5) is None
     assert later.remember(("run", "p", 2), lambda: (3, 4)) == (3, 4)
+
+
+def test_a_figure_is_published_alone_among_the_others_of_its_paper() -> None:
+    page = "A\n\n<!-- begin drbf -->\n\n{}\n<!-- end drbf -->\n\nB\n"
+    old = {name: f"### {name}\n\nold\n" for name in ("drbf-figure-3", "drbf-figure-5", "drbf-figure-99")}
+    before = page.format("\n".join(old.values()))
+
+    fourth = place_sections(before, "drbf", {"drbf-figure-4": "### drbf-figure-4\n\nnew\n"})
+    assert fourth == page.format("\n".join([old["drbf-figure-3"], "### drbf-figure-4\n\nnew\n", old["drbf-figure-5"]]))
+    third = place_sections(fourth, "drbf", {"drbf-figure-3": "### drbf-figure-3\n\nnew\n"})
+    assert third == fourth.replace("### drbf-figure-3\n\nold", "### drbf-figure-3\n\nnew")
+    assert place_sections(third, "ps-dsf", {"ps-dsf-figure-1": "x"}) == third
 
 
 def test_use_is_that_of_the_tasks_that_run() -> None:

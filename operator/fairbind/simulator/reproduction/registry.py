@@ -79,6 +79,15 @@ PAPERS: Final[Mapping[str, Paper]] = {
 }
 
 
+def name_outcome(paper: str, figure: str) -> str:
+    """Return the name of the files of a figure.
+
+    >>> name_outcome("drfh", "5"), name_outcome("drfh", "table-2")
+    ('drfh-figure-5', 'drfh-table-2')
+    """
+    return f"{paper}-figure-{figure}" if figure.isdigit() else f"{paper}-{figure}"
+
+
 def find_figures(paper: str, figure: str | None) -> list[tuple[str, Reproduce]]:
     """Return papers and what is to be done, in order. Raises InvalidProblemError for what does not exist.
 
