@@ -315,8 +315,8 @@ def test_the_linear_programs_of_dynamic_drf_say_the_same(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["drhf"], "fairbind: PAPER: there is no paper drhf; did you mean drfh?"),
-        (["x"], "fairbind: PAPER: there is no paper x; known are drfh, ps-dsf, drbf, dynamic-drf, all"),
+        (["drhf"], "fairbind: PAPER: there is no paper drhf; did you mean drf?"),
+        (["x"], "fairbind: PAPER: there is no paper x; known are drf, drfh, ps-dsf, drbf, dynamic-drf, all"),
         (["dynamic-drf", "--figure", "9"], "fairbind: --figure: dynamic-drf has no 9 that is reproduced; it has 1, 2"),
     ],
 )

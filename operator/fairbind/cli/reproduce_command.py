@@ -33,7 +33,7 @@ from fairbind.cli.options import debug_option
 )
 @debug_option
 def reproduce(*, paper: str, figure: str | None, scale: str, out: Path) -> int:
-    """Do the evaluation of PAPER again: drfh, ps-dsf, drbf, dynamic-drf, or all.
+    """Do the evaluation of PAPER again: drf, drfh, ps-dsf, drbf, dynamic-drf, or all.
 
     Each figure gives a table and a picture with the paper's axes; index.html says what the paper says, what comes out
     here and why they differ. Nothing is tuned to meet a figure. Workloads that papers take from traces are synthetic.

@@ -8,7 +8,16 @@ from difflib import get_close_matches
 from typing import Final
 
 from fairbind.model.errors import InvalidProblemError
-from fairbind.simulator.reproduction import drbf, drfh, drfh_examples, drfh_slots, dynamic_drf, ps_dsf
+from fairbind.simulator.reproduction import (
+    drbf,
+    drf,
+    drf_properties,
+    drfh,
+    drfh_examples,
+    drfh_slots,
+    dynamic_drf,
+    ps_dsf,
+)
 from fairbind.simulator.reproduction.outcome import Lab, Outcome
 
 Reproduce = Callable[[Lab], Outcome]
@@ -24,6 +33,20 @@ class Paper:
 
 
 PAPERS: Final[Mapping[str, Paper]] = {
+    "drf": Paper(
+        "Ghodsi, Zaharia, Hindman, Konwinski, Shenker, Stoica: Dominant Resource Fairness, NSDI 2011",
+        {
+            "3": drf.reproduce_figure_3,
+            "table-1": drf.reproduce_table_1,
+            "4": drf.reproduce_figure_4,
+            "table-2": drf_properties.reproduce_table_2,
+            "5": drf_properties.reproduce_figure_5,
+            "theorem-2": drf_properties.reproduce_theorem_2,
+            "theorem-3": drf_properties.reproduce_theorem_3,
+            "6": drf_properties.reproduce_figure_6,
+            "section-6.1.2": drf_properties.reproduce_population,
+        },
+    ),
     "drfh": Paper(
         "Wang, Liang, Li: Multi-Resource Fair Allocation in Heterogeneous Cloud Computing Systems, TPDS 2015",
         {
@@ -96,7 +119,7 @@ def find_figures(paper: str, figure: str | None) -> list[tuple[str, Reproduce]]:
     >>> find_figures("drhf", None)
     Traceback (most recent call last):
     ...
-    fairbind.model.errors.InvalidProblemError: PAPER: there is no paper drhf; did you mean drfh?
+    fairbind.model.errors.InvalidProblemError: PAPER: there is no paper drhf; did you mean drf?
     """
     known = (*PAPERS, ALL)
     if paper not in known:
