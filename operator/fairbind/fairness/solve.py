@@ -21,7 +21,12 @@ from fairbind.fairness.problems.allocation import Allocation, Proof, Solution
 from fairbind.fairness.problems.instance import Instance, expand_tasks, reduce_problem
 from fairbind.fairness.problems.negligible import drop_negligible
 from fairbind.fairness.problems.problem import BoolArray, FloatArray, Problem
-from fairbind.fairness.problems.verify import CertificateError, RefusedTenantError, check_feasible_problem
+from fairbind.fairness.problems.verify import (
+    CertificateError,
+    RefusedTenantError,
+    check_feasible,
+    check_feasible_problem,
+)
 from fairbind.fairness.solvers.warm import WarmStart
 from fairbind.model.errors import InvalidProblemError, SolverError
 from fairbind.model.policy import LEAST_ALPHA
@@ -47,12 +52,15 @@ def compute_allocation(
     mechanism_id: str,
     *,
     alpha: float | None = None,
+    solver: str | None = None,
     warm: WarmStart | None = None,
     mechanisms: Mapping[str, Mechanism] = MECHANISMS,
 ) -> Allocation:
     """Return the mechanism's allocation, verified.
 
     alpha: for servers without their own (default 2); only for mechanisms that take it.
+    solver: a published iteration of the mechanism that approaches the answer; None for the exact one. Its certificate
+    is what it reports: iterations, merit, residual.
     warm: the state that a similar problem left, and that this problem replaces; it saves time.
     mechanisms: the registry in which the id is looked up.
     Raises InvalidProblemError for an unknown mechanism or an option that it does not take, SolverError if no answer
@@ -64,13 +72,17 @@ def compute_allocation(
     """
     mechanism = get_mechanism(mechanism_id, mechanisms)
     check_options(problem, mechanism, alpha=alpha)
+    approach = None if solver is None else _get_solver(mechanism, solver)
     solved = problem.pooled() if problem.is_pooled else problem
     instance = reduce_for(mechanism, solved, alpha=alpha, merges_tenants=mechanism.merges_tenants)
     evidence: Mapping[str, Any] = {}
     certificate: Mapping[str, Any]
     if instance.weight_i.size:
         with naming_errors(mechanism_id, instance, solved):
-            solution, certificate = _solve(problem, instance, mechanism, warm)
+            if approach is None:
+                solution, certificate = _solve(problem, instance, mechanism, warm)
+            else:
+                solution, certificate = _approach(instance, mechanism_id, solver, approach(instance))
         evidence = solution.evidence
         tasks_ik = expand_tasks(instance, solution.tasks_ik)
     else:
@@ -86,8 +98,27 @@ def compute_allocation(
         totals_i=totals_i,
         dominant_shares_i=compute_dominant_shares(solved, totals_i),
         certificate=certificate,
+        status="optimal" if solver is None else "converged",
         proof=Proof(instance, name_resources(mechanism, solved), evidence),
     )
+
+
+def _get_solver(mechanism: Mechanism, solver: str) -> Callable[[Instance], Solution]:
+    """Return the iterative solver of that id; raise InvalidProblemError, with all that there are, if it is none."""
+    if solver not in mechanism.solvers:
+        known = f"known are {', '.join(mechanism.solvers)}" if mechanism.solvers else "it has only the exact one"
+        raise InvalidProblemError(f"solver: {solver!r} is no solver of mechanism {mechanism.id}; {known}")
+    return mechanism.solvers[solver]
+
+
+def _approach(
+    instance: Instance, mechanism_id: str, solver: str | None, solution: Solution
+) -> tuple[Solution, Mapping[str, Any]]:
+    """Return the answer of an iterative solver with its values, and its report, with what was checked, for a proof."""
+    excess = check_feasible(instance, solution.tasks_ik, mechanism_id)
+    values = {name: value for name, value in solution.evidence.items() if name != "report"}
+    report = {"method": solver, "largestExcess": excess, **solution.evidence["report"]}
+    return replace(solution, evidence=values), report
 
 
 def reduce_for(mechanism: Mechanism, problem: Problem, *, alpha: float | None, merges_tenants: bool) -> Instance:

@@ -28,10 +28,18 @@ MOST_SERVERS_SHOWN = 40
 
 
 def compute_text(
-    source: str, mechanism_id: str, *, alpha: float | None, pools: bool, output: str, proves: bool = False
+    source: str,
+    mechanism_id: str,
+    *,
+    alpha: float | None,
+    pools: bool,
+    output: str,
+    proves: bool = False,
+    solver: str | None = None,
 ) -> str:
     """Return what the command prints. proves: with the prices, levels or multipliers of the certificate."""
-    allocation = compute_allocation(read_problem(source, pools=pools), mechanism_id, alpha=alpha)
+    problem = read_problem(source, pools=pools)
+    allocation = compute_allocation(problem, mechanism_id, alpha=alpha, solver=solver)
     document = to_document(allocation)
     if proves:
         document["certificate"] = {**document["certificate"], **describe_proof(allocation)}

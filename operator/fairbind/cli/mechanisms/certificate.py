@@ -29,7 +29,8 @@ def describe_proof(allocation: Allocation) -> dict[str, Any]:
         "classes": _describe_classes(allocation, proof, has_alpha=Option.ALPHA in mechanism.options),
         "values": {name: _describe_value(name, value, proof) for name, value in proof.values.items()},
     }
-    return {**document, "notes": dict(mechanism.notes)} if mechanism.notes else document
+    notes = {name: note for name, note in mechanism.notes.items() if name in proof.values}
+    return {**document, "notes": notes} if notes else document
 
 
 def _describe_classes(allocation: Allocation, proof: Proof, *, has_alpha: bool) -> list[dict[str, Any]]:

@@ -102,8 +102,23 @@ _mechanism_option = click.option(
     is_flag=True,
     help="Add prices, levels or multipliers, with which others can check the answer again (JSON and YAML).",
 )
+@click.option(
+    "--solver",
+    metavar="ID",
+    help="A published iteration in place of the exact solver: ps-mfa or distributed, of alpha-pf-vds. It reports its "
+    "iterations and merit.",
+)
 @_take_problem
-def allocate(problem: str, mechanism: str, alpha: float | None, output: str, *, certificate: bool, pool: bool) -> None:
+def allocate(
+    problem: str,
+    mechanism: str,
+    alpha: float | None,
+    output: str,
+    solver: str | None,
+    *,
+    certificate: bool,
+    pool: bool,
+) -> None:
     """Divide the servers of PROBLEM between its tenants, by one mechanism.
 
     PROBLEM is a JSON or YAML file, or - for standard input; `fairbind schema problem` describes it. The answer says
@@ -113,7 +128,8 @@ def allocate(problem: str, mechanism: str, alpha: float | None, output: str, *, 
     from fairbind.cli.mechanisms.allocate import compute_text  # noqa: PLC0415 - numpy and the mechanisms
     from fairbind.cli.mechanisms.tables import write_text  # noqa: PLC0415 - only with an answer
 
-    write_text(compute_text(problem, mechanism, alpha=alpha, pools=pool, output=output, proves=certificate))
+    text = compute_text(problem, mechanism, alpha=alpha, pools=pool, output=output, proves=certificate, solver=solver)
+    write_text(text)
 
 
 @click.command(

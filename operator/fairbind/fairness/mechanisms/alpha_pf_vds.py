@@ -34,6 +34,8 @@ from fairbind.fairness.problems.allocation import Solution
 from fairbind.fairness.problems.instance import Instance
 from fairbind.fairness.problems.problem import FloatArray
 from fairbind.fairness.problems.verify import FEASIBILITY, CertificateError, check_feasible
+from fairbind.fairness.solvers.iterative.distributed import solve_distributed
+from fairbind.fairness.solvers.iterative.ps_mfa import solve_ps_mfa
 from fairbind.fairness.solvers.market.best_response import BestResponses
 from fairbind.fairness.solvers.market.interior_point import StepBudget
 from fairbind.fairness.solvers.market.market import (
@@ -208,10 +210,12 @@ ALPHA_PF_VDS = Mechanism(
     share_sum=ShareSum.DOMINANT,
     solve=solve_alpha_pf_vds,
     certify=certify_alpha_pf_vds,
+    solvers={"ps-mfa": solve_ps_mfa, "distributed": solve_distributed},
     notes={
         "price_kr": (
             "price_kr ** max(alpha, 1), with the alpha of the class, is the multiplier of inequality (16); where the "
             "class has a linear term, linear * price_kr ** max(1 / alpha, 1) is added"
-        )
+        ),
+        "multiplier_kr": "of an iterative solver: the multipliers of inequality (16), nearly",
     },
 )

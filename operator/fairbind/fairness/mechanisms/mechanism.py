@@ -73,8 +73,9 @@ class Mechanism:
     that it is not split and one average task stands for all its tasks. merges_tenants: False where the order of arrival
     counts, so that equal tenants stay apart. resolve: like solve, but it starts from the state of a similar instance
     and stores the state of this one; None where that would not be faster. properties: by the ids of
-    `fairbind.fairness.properties`, filled in by the registry. notes: how to read values of the proof, by their names,
-    where the name does not say it.
+    `fairbind.fairness.properties`, filled in by the registry. solvers: published iterations that approach the
+    answer, by their ids; each reports its work as `evidence["report"]`. notes: how to read values of the proof, by
+    their names, where the name does not say it.
     """
 
     id: str
@@ -91,4 +92,5 @@ class Mechanism:
     merges_tenants: bool = True
     resolve: Callable[[Instance, WarmStart], Solution] | None = None
     properties: Mapping[str, Guarantee] = field(default_factory=dict)
+    solvers: Mapping[str, Callable[[Instance], Solution]] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)

@@ -41,8 +41,9 @@ class Allocation:
 
     tasks_ik: tasks of tenant i on all servers of entry k together, shape (I, K). totals_i: their sums.
     dominant_shares_i: max over r of total x d_ir / C_r, C over all entries; resources that no server has are left
-    out. certificate: why the answer is right, as plain JSON values. status: "optimal", because anything else is an
-    error. proof: prices, levels and multipliers; None for an allocation computed elsewhere.
+    out. certificate: why the answer is right, as plain JSON values. status: "optimal", or "converged" for an iterative
+    solver, whose certificate says how far it came; anything else is an error. proof: prices, levels and multipliers;
+    None for an allocation computed elsewhere.
     """
 
     problem: Problem
