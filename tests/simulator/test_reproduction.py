@@ -259,8 +259,11 @@ def test_a_smaller_alpha_uses_more(folder: Path) -> None:
 
 def test_the_distributed_algorithm_comes_nearer_to_the_exact_answer_with_a_smaller_epsilon() -> None:
     problem = make_problem([[1, 1], [2, 1]], [[1, 0.2], [0.2, 1], [0.5, 0.4]], eligible_ik=[[1, 0], [1, 1], [0, 1]])
-    (*_, (_, _, coarse)), (*_, (_, residual, fine)) = (iterate(problem, 3.0, each, 20_000) for each in (0.2, 0.1))
+    (*_, (_, _, _, coarse)), (*_, (_, merit, residual, fine)) = (
+        iterate(problem, 3.0, each, 20_000) for each in (0.2, 0.1)
+    )
 
+    assert merit < 1e-6
     assert residual < 1e-3
     assert fine < min(coarse / 1.5, 0.12)
 

@@ -20,29 +20,28 @@ from fairbind.fairness.problems.allocation import Solution
 from fairbind.fairness.problems.instance import Instance
 from fairbind.fairness.problems.problem import FloatArray
 from fairbind.fairness.solvers.iterative.game import Game, make_game
+from fairbind.fairness.solvers.iterative.tolerances import AGREED_RESIDUAL, SMALLEST_AMOUNT, SMALLEST_EPSILON
 from fairbind.model.errors import InvalidProblemError, SolverError
 
 EPSILON = 0.05
-LEAST_EPSILON, MOST_EPSILON = 1e-4, 0.5
+LARGEST_EPSILON = 0.5
 MOST_ITERATIONS = 200_000
-RESIDUAL = 1e-3  # relative: at which to stop
 MOST_BIAS = 2.0  # times epsilon: what a server could do better in the limit
-LEAST_TOTAL = 1e-9  # of an amount of about 1: what no tenant's total falls below
 
 Observer = Callable[[int, FloatArray, FloatArray], None]
 """Takes the iteration, the amounts and the multipliers."""
 
 
 def solve_distributed(
-    instance: Instance, *, epsilon: float = EPSILON, residual: float = RESIDUAL, most: int = MOST_ITERATIONS
+    instance: Instance, *, epsilon: float = EPSILON, residual: float = AGREED_RESIDUAL, most: int = MOST_ITERATIONS
 ) -> Solution:
     """Return what the servers agree on, within capacities, with its report. residual: at which to stop.
 
     Raises SolverError if the residual is still larger after so many iterations or the limit is no equilibrium,
     InvalidProblemError for an epsilon that is out of range.
     """
-    if not LEAST_EPSILON <= epsilon <= MOST_EPSILON:
-        raise InvalidProblemError(f"epsilon: must be from {LEAST_EPSILON:g} to {MOST_EPSILON:g}, not {epsilon!r}")
+    if not SMALLEST_EPSILON <= epsilon <= LARGEST_EPSILON:
+        raise InvalidProblemError(f"epsilon: must be from {SMALLEST_EPSILON:g} to {LARGEST_EPSILON:g}, not {epsilon!r}")
     game = make_distributed_game(instance, epsilon)
     amount_ki, multiplier_kr, iterations = iterate(game, epsilon, residual=residual, most=most)
     merit, reached = game.compute_merit(amount_ki, multiplier_kr), game.compute_residual(amount_ki, multiplier_kr)
@@ -103,6 +102,6 @@ def iterate(
         steps_k = 1 / np.where(has_users_k, curvature_k + steepest_k, 1.0)
         stepped_ki = np.maximum(amount_ki - steps_k[:, None] * excess_ki, 0.0)
         amount_ki = np.where(game.usable_ki, stepped_ki, 0.0)
-        lost_i = amount_ki.sum(axis=0) < LEAST_TOTAL
-        amount_ki[:, lost_i] = np.where(game.usable_ki[:, lost_i], LEAST_TOTAL, 0.0)
+        lost_i = amount_ki.sum(axis=0) < SMALLEST_AMOUNT
+        amount_ki[:, lost_i] = np.where(game.usable_ki[:, lost_i], SMALLEST_AMOUNT, 0.0)
     return amount_ki, multiplier_kr, iteration

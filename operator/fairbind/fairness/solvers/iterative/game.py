@@ -8,7 +8,7 @@ Tasks that end without limit are not part of the paper's problem, so finite task
 Paper: Khamse-Ashari, Lambadaris, Kesidis, Urgaonkar, Zhao, "An Efficient and Fair Multi-Resource Allocation Mechanism
 for Heterogeneous Servers", section 4. Capacities are 1, a server's utility is divided by a constant, so that slopes
 are about 1, and a tenant's amounts are parts of servers, in the mean. No answer depends on these units, the speed does:
-it is some ten times that of units in which x_ki and f_ki are alike.
+it is some ten times that of units in which x_ki and f_ki are about equal.
 """
 
 from __future__ import annotations

@@ -20,13 +20,17 @@ from fairbind.fairness.problems.allocation import Solution
 from fairbind.fairness.problems.instance import Instance
 from fairbind.fairness.problems.problem import BoolArray, FloatArray
 from fairbind.fairness.solvers.iterative.game import Game, make_game
+from fairbind.fairness.solvers.iterative.tolerances import (
+    DESCENT_RESIDUAL,
+    FIRST_STEP,
+    FULL,
+    LANDED,
+    SHORTEST_STEP,
+)
 from fairbind.model.errors import SolverError
 
 MOST_ITERATIONS = 20_000
-RESIDUAL = 1e-4  # relative: at which to stop
-FULL = 1e-12  # of a capacity: what is free and counts as nothing
-LANDED = 1e-9  # relative: steps that differ by less end at the same point
-FIRST_STEP, LONGER, SHORTER, SHORTEST_STEP = 1e-2, 4.0, 0.3, 1e-30
+LONGER, SHORTER = 4.0, 0.3  # than the step before, and than one that the merit does not fall with
 ALL_BUT_VANISHED = 0.1  # of the second term of (47)
 ACTIVE_SETS = 20  # tried for one projection; about as many as there are resources are enough
 
@@ -62,7 +66,7 @@ class Direction:
         return Direction(self.amount_ki - other.amount_ki, self.multiplier_kr - other.multiplier_kr)
 
 
-def solve_ps_mfa(instance: Instance, *, residual: float = RESIDUAL, most: int = MOST_ITERATIONS) -> Solution:
+def solve_ps_mfa(instance: Instance, *, residual: float = DESCENT_RESIDUAL, most: int = MOST_ITERATIONS) -> Solution:
     """Return the solution, with its report. residual: at which to stop. most: iterations.
 
     Raises SolverError if the residual is still larger then.
