@@ -19,6 +19,7 @@ from fairbind.fairness.problems.instance import Instance, reduce_problem
 from fairbind.fairness.problems.problem import FloatArray, Problem, make_problem
 from fairbind.fairness.solve import compute_allocation
 from fairbind.model.errors import InvalidProblemError, SolverError
+from fairbind.simulator.reproduction.dynamic_drf_steps import solve_by_bisection
 from fairness.families import FAMILIES, Family, families_for
 from fairness.textbook import compute_max_min_levels, maximize
 
@@ -61,32 +62,8 @@ def compute_by_the_program(instance: Instance) -> list[FloatArray]:
 
 
 def compute_by_algorithm_1(instance: Instance, *, line_6_as_printed: bool = False) -> list[FloatArray]:
-    """Algorithm 1 of the note, line by line, for the dominant shares after every arrival; from 1, as it is printed."""
-    n = instance.weight_i.size
-    d = np.vstack([np.zeros(instance.demand_ir.shape[1]), instance.demand_ir / instance.share_per_task_i[:, None]])
-    x, answers = np.zeros(n + 1), []
-    x[1] = 1 / n
-    answers.append(x[1:].copy())
-    for k in range(2, n + 1):
-        raised = x[1 : k + 1] if line_6_as_printed else x[1]
-        if ((d[1 : k + 1] * np.reshape(raised, (-1, 1))).sum(axis=0) <= k / n).all():
-            alpha, beta = np.zeros(d.shape[1]), d[1 : k + 1].sum(axis=0)
-        else:
-            low, high = 1, k
-            tau = -(-(low + high) // 2)
-            alpha, beta = (d[1:tau] * x[1:tau, None]).sum(axis=0), d[tau : k + 1].sum(axis=0)
-            while high - low > 1:
-                if (alpha + beta * x[tau] <= k / n).all():
-                    high, tau = tau, -(-(low + tau) // 2)
-                    alpha -= (d[tau:high] * x[tau:high, None]).sum(axis=0)
-                    beta += d[tau:high].sum(axis=0)
-                else:
-                    low, tau = tau, -(-(tau + high) // 2)
-                    alpha += (d[low:tau] * x[low:tau, None]).sum(axis=0)
-                    beta -= d[low:tau].sum(axis=0)
-        x[1 : k + 1] = np.maximum(x[1 : k + 1], ((k / n - alpha) / beta).min())
-        answers.append(x[1:].copy())
-    return answers
+    demand_ir = instance.demand_ir / instance.share_per_task_i[:, None]
+    return solve_by_bisection(demand_ir, line_6_as_printed=line_6_as_printed)
 
 
 @pytest.mark.parametrize("family", EQUAL_AND_POSITIVE, ids=lambda family: family.name)

@@ -320,7 +320,10 @@ def test_the_linear_programs_of_dynamic_drf_say_the_same(folder: Path) -> None:
     [
         (["drhf"], "fairbind: PAPER: there is no paper drhf; did you mean drf?"),
         (["x"], "fairbind: PAPER: there is no paper x; known are drf, drfh, ps-dsf, drbf, dynamic-drf, all"),
-        (["dynamic-drf", "--figure", "9"], "fairbind: --figure: dynamic-drf has no 9 that is reproduced; it has 1, 2"),
+        (
+            ["dynamic-drf", "--figure", "9"],
+            "fairbind: --figure: dynamic-drf has no 9 that is reproduced; it has 1, algorithm-1, section-4, 2",
+        ),
     ],
 )
 def test_what_does_not_exist_is_one_line(

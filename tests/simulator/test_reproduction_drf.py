@@ -1,13 +1,14 @@
-"""The examples of the DRF paper: what is printed there, in exact fractions."""
+"""The examples of the papers on DRF and dynamic DRF: what is printed there, in exact fractions."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
 
-from fairbind.simulator.reproduction import drf, drf_properties
+from fairbind.simulator.reproduction import drf, drf_properties, dynamic_drf_steps
 from fairbind.simulator.reproduction.drf_divisions import AGREE, DIFFER, judge
 from fairbind.simulator.reproduction.outcome import Lab, Outcome, Value
 from fairbind.simulator.reproduction.registry import PAPERS
@@ -81,3 +82,36 @@ def test_table_2_shows_each_property_that_does_not_hold_by_an_example() -> None:
 def test_what_is_not_printed_so_is_not_said_to_agree() -> None:
     assert judge((3, 2), (3, 2.00001)) == DIFFER
     assert judge((2.5, 6.5), (2.52, 6.48), by=0.05) == AGREE
+
+
+# --- dynamic DRF ---
+
+
+def test_shares_of_section_4_tend_to_what_is_printed() -> None:
+    rows = list_rows(dynamic_drf_steps.reproduce_sums(LAB))
+
+    for row in rows:
+        m = int(row["resources"])
+        assert float(row["first_share"]) == pytest.approx(m / (m + 1), rel=1e-4)
+        assert float(row["last_share"]) == pytest.approx(1 / (m + 1))
+        assert float(row["sum"]) == pytest.approx((m * m + 1) / (m + 1), rel=1e-4)
+        assert float(row["drf_sum"]) == pytest.approx((m + 1) / 2, rel=1e-4)
+    assert all(each.why.startswith("they agree") for each in dynamic_drf_steps.reproduce_sums(LAB).comparisons)
+
+
+def test_algorithm_1_has_our_shares_and_as_printed_uses_more_than_there_is() -> None:
+    ticks = itertools.count()
+    outcome = dynamic_drf_steps.reproduce_algorithm_1(Lab(is_full=False, clock=lambda: float(next(ticks))))
+
+    assert outcome.comparisons[0].why == AGREE
+    assert max(read_column(outcome, "largest_difference")) < 1e-12
+    assert max(read_column(outcome, "excess")) < 1e-12
+    assert max(read_column(outcome, "excess_as_printed")) > 0.01
+
+
+def test_times_are_the_least_of_several() -> None:
+    times = itertools.cycle([0.0, 5.0, 5.0, 6.0, 6.0, 9.0])
+    outcome = dynamic_drf_steps.reproduce_algorithm_1(Lab(is_full=False, clock=lambda: next(times)))
+
+    assert set(read_column(outcome, "fairbind_seconds")) == {1.0}
+    assert set(read_column(outcome, "bisection_seconds")) == {1.0}

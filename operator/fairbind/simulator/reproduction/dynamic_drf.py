@@ -1,7 +1,8 @@
 """The claims of the note on dynamic DRF: a step takes linear time, and how far it may be from DRF.
 
 The note has no numbers of an experiment. Its linear time (theorem 1) is timed here against its own linear program (1),
-solved by HiGHS; the ratio of theorem 2 is computed on its own family of instances.
+solved by HiGHS; the ratio of theorem 2 is computed on its own family of instances. `dynamic_drf_steps` has Algorithm 1
+and the example of section 4.
 
 Source: Li, Liu, Zhang, Zhang, "A note on dynamic fair division of multiple resources", 2019.
 """
@@ -24,8 +25,16 @@ EPSILON: Final = 1e-6
 """The note's vanishing demand."""
 
 
-def _make_instance(demand_ir: FloatArray) -> Instance:
+def make_instance(demand_ir: FloatArray) -> Instance:
+    """Return agents of one pool that arrive in this order."""
     return reduce_problem(make_problem(np.ones((1, demand_ir.shape[1])), demand_ir), merges_tenants=False)
+
+
+def draw_demands(agents: int) -> FloatArray:
+    """Return demands of which each agent's largest is 1, shape (agents, RESOURCES)."""
+    drawn_ir = np.random.default_rng((SEED, agents)).uniform(0.05, 1.0, (agents, RESOURCES))
+    demand_ir: FloatArray = drawn_ir / drawn_ir.max(axis=1, keepdims=True)
+    return demand_ir
 
 
 def reproduce_times(lab: Lab) -> Outcome:
@@ -35,9 +44,8 @@ def reproduce_times(lab: Lab) -> Outcome:
     worst = 0.0
     solve_by_programs(np.ones((2, RESOURCES)))  # what the first call loads is not timed
     for agents in sizes:
-        drawn_ir = np.random.default_rng((SEED, agents)).uniform(0.05, 1.0, (agents, RESOURCES))
-        demand_ir = drawn_ir / drawn_ir.max(axis=1, keepdims=True)
-        instance = _make_instance(demand_ir)
+        demand_ir = draw_demands(agents)
+        instance = make_instance(demand_ir)
         began = lab.clock()
         linear_i = compute_arrivals(instance).compute_tasks(agents - 1)
         middle = lab.clock()
@@ -111,7 +119,7 @@ def reproduce_ratio(lab: Lab) -> Outcome:
         agents = resources * resources + 1
         demand_ir = np.full((agents, resources), EPSILON)
         demand_ir[np.arange(agents), np.arange(agents) % resources] = 1.0
-        arrivals = compute_arrivals(_make_instance(demand_ir))
+        arrivals = compute_arrivals(make_instance(demand_ir))
         ratio = 1.0
         for step in range(agents):
             least = float(arrivals.compute_tasks(step)[: step + 1].min())

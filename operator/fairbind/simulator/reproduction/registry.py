@@ -16,6 +16,7 @@ from fairbind.simulator.reproduction import (
     drfh_examples,
     drfh_slots,
     dynamic_drf,
+    dynamic_drf_steps,
     ps_dsf,
 )
 from fairbind.simulator.reproduction.outcome import Lab, Outcome
@@ -97,7 +98,12 @@ PAPERS: Final[Mapping[str, Paper]] = {
     ),
     "dynamic-drf": Paper(
         "Li, Liu, Zhang, Zhang: A note on dynamic fair division of multiple resources, 2019",
-        {"1": dynamic_drf.reproduce_times, "2": dynamic_drf.reproduce_ratio},
+        {
+            "1": dynamic_drf.reproduce_times,
+            "algorithm-1": dynamic_drf_steps.reproduce_algorithm_1,
+            "section-4": dynamic_drf_steps.reproduce_sums,
+            "2": dynamic_drf.reproduce_ratio,
+        },
     ),
 }
 
