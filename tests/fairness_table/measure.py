@@ -51,6 +51,7 @@ def describe(run: Run, workload: Workload) -> Row:
     measurements = len({share.time for share in run.shares})
     for key, is_envy in (("envies", True), ("alone_better", False)):
         row[key] = None if run.findings is None else count_findings(run.findings, is_envy=is_envy) / measurements
+    row["deviation"] = run.summary["deviation"]["mean"]
     row["jain"] = run.summary["jain"]
     row["utilisation"] = dict(run.summary["utilisation"])
     row["slowdown_mean"], row["slowdown_p95"] = _find_slowdowns(run, workload)

@@ -21,6 +21,7 @@ COLUMNS: Final = (
     ("error, PS-DSF", "share_error_ps-dsf", "least"),
     ("worst part, DRFH", "worst_part_drfh", "most"),
     ("worst part, PS-DSF", "worst_part_ps-dsf", "most"),
+    ("deviation", "deviation", "least"),
     ("envies", "envies", "least"),
     ("better alone", "alone_better", "least"),
     ("Jain", "jain", "most"),
@@ -31,11 +32,19 @@ COLUMNS: Final = (
 )
 """Heading, key of the row, and whether the least or the most is best."""
 
+DEVIATION: Final = (
+    "* **deviation**: from PS-DSF, by equation (58) of its paper, of a tenant in the mean; 0 is PS-DSF, and times when "
+    "a waiting tenant holds nothing do not count.\n"
+)
+"""What the column of that name is; older results lack it."""
+
 
 def render_page(results: Mapping[str, Any], source: str) -> str:
     """Return the whole page. source: the name of the file with the raw result."""
     tables = "\n\n".join(_render_workload(name, each) for name, each in results["workloads"].items())
     text = TEMPLATE.read_text(encoding="utf-8")
+    has_deviation = all("deviation" in row for each in results["workloads"].values() for row in each["rows"])
+    text = text.replace("@DEVIATION@", DEVIATION if has_deviation else "")
     marks = {"@DATE@": results["date"][:10], "@SOURCE@": source, "@TABLES@": tables}
     for mark, value in {**marks, "@FILLED@": _render_filled(results), "@MINUTES@": _count_minutes(results)}.items():
         text = text.replace(mark, value)
@@ -65,21 +74,22 @@ def _render_filled(results: Mapping[str, Any]) -> str:
 def _render_workload(name: str, results: Mapping[str, Any]) -> str:
     rows = results["rows"]
     resources = sorted({r for row in rows for r in row["utilisation"] if r in {"cpu", "memory"} or r.endswith("gpu")})
-    headings = ["policy", *(heading for heading, _, _ in COLUMNS), *(f"{r.rpartition('/')[2]} used" for r in resources)]
+    columns = [column for column in COLUMNS if all(column[1] in row for row in rows)]  # an older result lacks some
+    headings = ["policy", *(heading for heading, _, _ in columns), *(f"{r.rpartition('/')[2]} used" for r in resources)]
     lines = [f"### {name}", ""]
     if results["composite"]:
         lines += [f"A composite: {results['composite']}.", ""]
     lines += [f"* {note}" for note in results["notes"]]
     lines += ["", f"| {' | '.join(headings)} |", f"|---{'|---:' * (len(headings) - 1)}|"]
-    best = {key: _find_best([row[key] for row in rows], which) for _, key, which in COLUMNS}
+    best = {key: _find_best([row[key] for row in rows], which) for _, key, which in columns}
     lines += [f"| `{row['policy']}` | {' | '.join(_render_row(row, resources, best))} |" for row in rows]
     return "\n".join(lines)
 
 
 def _render_row(row: Mapping[str, Any], resources: Sequence[str], best: Mapping[str, str]) -> Iterator[str]:
-    for _, key, _ in COLUMNS:
+    for key, wanted in best.items():
         shown = show(row[key])
-        yield f"**{shown}**" if shown == best[key] and shown != "-" else shown
+        yield f"**{shown}**" if shown == wanted and shown != "-" else shown
     for resource in resources:
         yield show(row["utilisation"].get(resource))
 

@@ -118,8 +118,9 @@ def test_the_best_are_bold_and_equal_ones_are_too() -> None:
     assert "A composite: this and that." in page
     assert "took\n2 minutes in all" in page
     assert "its files were not there" in page
-    assert [row[7] for row in cells] == ["0.250", "**0.750**", "**0.750**"]
-    assert {row[5] for row in cells} == {"-"}
+    assert [row[8] for row in cells] == ["0.250", "**0.750**", "**0.750**"]
+    assert {row[6] for row in cells} == {"-"}
+    assert "* **deviation**: " in page
     assert (show(None), show(12), show(1234.5), show(123.45)) == ("-", "12", "1,234", "123.5")
 
 

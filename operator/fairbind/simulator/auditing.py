@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from fairbind.model import Snapshot
-from fairbind.scheduling.fair_shares.audit import Finding, audit, make_audit_scene
+from fairbind.scheduling.fair_shares.audit import AuditScene, Finding, audit
 from fairbind.simulator.results import FindingRow
 
 MOST_TENANTS = 64
 """An audit compares each tenant with each other, so that many more would cost more than the run itself."""
 
 
-def find_unfairness(snapshot: Snapshot, fair_shares: Mapping[str, float] | None) -> tuple[Finding, ...]:
-    """Return what an audit of a detailed snapshot finds. fair_shares: by tenant, where the policy has such."""
-    report = audit(make_audit_scene(snapshot), fair_shares)
+def find_unfairness(scene: AuditScene, fair_shares: Mapping[str, float] | None) -> tuple[Finding, ...]:
+    """Return what an audit finds. fair_shares: by tenant, where the policy has such."""
+    report = audit(scene, fair_shares)
     return (*report.envies, *report.sharing_incentive_violations)
 
 

@@ -19,11 +19,14 @@ from fairbind.cluster.state.node_books import add_amounts
 from fairbind.cluster.tenancy.tenants import IMPLICIT_PREFIX
 from fairbind.model import compute_dominant_share
 from fairbind.model.overview import ClusterOverview
-from fairbind.scheduling.fair_shares.audit import Finding
+from fairbind.scheduling.fair_shares.audit import Finding, make_audit_scene
 from fairbind.simulator.auditing import MOST_TENANTS, AuditLog, find_unfairness
+from fairbind.simulator.deviation import compute_deviation
 from fairbind.simulator.results import Closeness, ShareRow, UtilisationRow
 from fairbind.simulator.slots import SLOT_RESOURCE
 from fairbind.what_if.fair_shares import FairShares
+
+JAIN, MEAN_DEVIATION, LARGEST_DEVIATION = "jain", "deviation", "largest_deviation"
 
 
 def find_counting(scale: Scale) -> tuple[bool, ...]:
@@ -72,11 +75,15 @@ class TenantMeasures:
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """What is measured of one state of the cluster. others: the overview by each further yardstick."""
+    """What is measured of one state of the cluster. others: the overview by each further yardstick.
+
+    deviation: from PS-DSF, in the mean and of who deviates most.
+    """
 
     fair_shares: Mapping[str, float] | None
     overview: ClusterOverview
     findings: tuple[Finding, ...]
+    deviation: tuple[float, float] | None
     others: Mapping[str, ClusterOverview]
 
 
@@ -139,7 +146,7 @@ class Measures:
         self._used_in_all: dict[str, int] = {}
         self._capacity_in_all: dict[str, int] = {}
         self._utilisation = {r: TimeMean() for r in sorted({r for some in self._resources.values() for r in some})}
-        self._jain = TimeMean()
+        self._means = {name: TimeMean() for name in (JAIN, MEAN_DEVIATION, LARGEST_DEVIATION)}
         self._closeness = _Closeness()
         self._closeness_to = {name: _Closeness() for name in self._yardsticks}
         self._touched: dict[str, None] = {}
@@ -232,15 +239,19 @@ class Measures:
     def _look(self) -> _Sample:
         by_name = self._fair_shares.compute()
         overview = self._cache.queries.build_overview(by_name)
-        is_audited = self.audits is not None
-        findings = find_unfairness(self._cache.build_detailed_snapshot(whole=True), by_name) if is_audited else ()
+        findings, deviation = self._audit(by_name) if self.audits is not None else ((), None)
         others = {name: self._cache.queries.build_overview(some.compute()) for name, some in self._yardsticks.items()}
         if by_name is None:
-            return _Sample(None, overview, findings, others)
+            return _Sample(None, overview, findings, deviation, others)
         fair_shares: dict[str, float] = defaultdict(float)
         for name, share in by_name.items():
             fair_shares[self._find_home(name)] += share
-        return _Sample(fair_shares, overview, findings, others)
+        return _Sample(fair_shares, overview, findings, deviation, others)
+
+    def _audit(self, by_name: Mapping[str, float] | None) -> tuple[tuple[Finding, ...], tuple[float, float] | None]:
+        """Return what an audit finds now, and the deviation."""
+        scene = make_audit_scene(self._cache.build_detailed_snapshot(whole=True))
+        return find_unfairness(scene, by_name), compute_deviation(scene)
 
     def _find_home(self, name: str) -> str:
         """Return the scenario's name of a tenant of the cache's, which may be the implicit one of a namespace."""
@@ -248,7 +259,10 @@ class Measures:
 
     def _note_fairness(self, sample: _Sample, now: int) -> None:
         is_backlogged = any(tenant.backlogged for tenant in sample.overview.tenants)
-        self._jain.set(sample.overview.jain_index if is_backlogged else None, now)
+        deviations = sample.deviation or (None, None)
+        values = (sample.overview.jain_index if is_backlogged else None, *deviations)
+        for mean, value in zip(self._means.values(), values, strict=True):
+            mean.set(value, now)
         self._closeness.note(sample.overview, now)
         for name, part in self._closeness.worst_part.items():
             measures = self.tenants[self._find_home(name)]
@@ -265,8 +279,10 @@ class Measures:
 
     def compute_means(self, now: int) -> dict[str, object]:
         """Return what the summary says of the whole cluster over time."""
+        means = {name: mean.compute(now) for name, mean in self._means.items()}
         return {
             "utilisation": {resource: mean.compute(now) for resource, mean in self._utilisation.items()},
-            "jain": self._jain.compute(now),
+            "jain": means[JAIN],
             "share_error": self._closeness.compute_error(now),
+            "deviation": {"mean": means[MEAN_DEVIATION], "max": means[LARGEST_DEVIATION]},
         }
