@@ -15,8 +15,9 @@ from fairbind.cli import main
 from fairbind.fairness import make_problem
 from fairbind.simulator.reproduction.drfh_runs import SERVERS, Day, Job, compute_use
 from fairbind.simulator.reproduction.dynamic_drf import solve_by_programs
-from fairbind.simulator.reproduction.outcome import Lab
-from fairbind.simulator.reproduction.ps_dsf import iterate
+from fairbind.simulator.reproduction.outcome import Comparison, Lab, Outcome
+from fairbind.simulator.reproduction.page import compute_markdown, compute_page
+from fairbind.simulator.reproduction.ps_dsf import iterate, judge_order
 from fairbind.simulator.reproduction.ps_dsf_clusters import (
     ALPHAS,
     RIVALS,
@@ -88,6 +89,27 @@ def test_each_figure_has_a_table_and_a_picture_and_the_page_shows_all(folder: Pa
 @pytest.mark.parametrize("name", COLUMNS)
 def test_tables_have_the_columns_that_are_promised(folder: Path, name: str) -> None:
     assert (folder / f"{name}.csv").read_text(encoding="utf-8").splitlines()[0] == COLUMNS[name]
+
+
+def test_verdicts_stand_beside_what_is_judged() -> None:
+    judged = Comparison("more", "less", "synthetic", "contradicts")
+    plain = Comparison("more", "more", "synthetic")
+    lines = [
+        compute_markdown([Outcome("n", "title", "setting", (), (), (), [one])], "small").splitlines()
+        for one in (judged, plain)
+    ]
+
+    assert "| paper says | we get | verdict | why they differ |" in lines[0]
+    assert "|---|---|---|---|" in lines[0]
+    assert "| more | less | contradicts | synthetic |" in lines[0]
+    assert "| paper says | we get | why they differ |" in lines[1]
+    assert "| more | more | synthetic |" in lines[1]
+    assert '<th scope="col">verdict</th>' in compute_page([Outcome("n", "t", "s", (), (), (), [judged])], "small")
+
+
+def test_an_order_that_one_value_breaks_contradicts() -> None:
+    assert judge_order({"a": (0.9, 0.5), "b": (0.8, 0.5004), "c": (0.8, 0.2)}) == "direction only"
+    assert judge_order({"a": (0.9, 0.5), "b": (0.8, 0.4), "c": (0.81, 0.2)}) == "contradicts"
 
 
 # --- DRFH ---

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 
 Value = str | int | float
 Found = TypeVar("Found")
+Verdict = Literal["", "agrees", "direction only", "contradicts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +38,12 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One statement of the paper beside ours. why: why they differ, or that they agree."""
+    """One statement of the paper beside ours. why: why they differ, or that they agree. verdict: empty: not judged."""
 
     paper: str
     ours: str
     why: str
+    verdict: Verdict = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,14 @@ th, td { text-align: left; vertical-align: top; padding: .4rem .6rem; border: 1p
 img { max-width: 100%; height: auto; background: #fff; }
 """
 _HEADER: Final = ("paper says", "we get", "why they differ")
+_JUDGED_HEADER: Final = (*_HEADER[:2], "verdict", _HEADER[2])
+
+
+def _list_table(outcome: Outcome) -> list[Sequence[str]]:
+    """Return the comparisons below their header, with verdicts where there are any."""
+    if not any(each.verdict for each in outcome.comparisons):
+        return [_HEADER, *((each.paper, each.ours, each.why) for each in outcome.comparisons)]
+    return [_JUDGED_HEADER, *((each.paper, each.ours, each.verdict, each.why) for each in outcome.comparisons)]
 
 
 def write_table(outcome: Outcome, folder: Path) -> None:
@@ -43,11 +51,9 @@ def compute_page(outcomes: Sequence[Outcome], scale: str) -> str:
 
 
 def _write_section(outcome: Outcome) -> str:
-    cells = "".join(
-        f"<tr><td>{escape(each.paper)}</td><td>{escape(each.ours)}</td><td>{escape(each.why)}</td></tr>"
-        for each in outcome.comparisons
-    )
-    head = "".join(f'<th scope="col">{name}</th>' for name in _HEADER)
+    header, *rows = _list_table(outcome)
+    cells = "".join(f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in row)}</tr>" for row in rows)
+    head = "".join(f'<th scope="col">{name}</th>' for name in header)
     return (
         f'<section id="{outcome.name}"><h2>{escape(outcome.name)}: {escape(outcome.title)}</h2>'
         f"<p>{escape(outcome.setting)}</p>"
@@ -63,6 +69,7 @@ def compute_markdown(outcomes: Sequence[Outcome], scale: str) -> str:
 
 
 def _list_lines(outcome: Outcome, scale: str) -> list[str]:
+    header, *rows = _list_table(outcome)
     return [
         f"### {outcome.name}",
         "",
@@ -70,12 +77,9 @@ def _list_lines(outcome: Outcome, scale: str) -> list[str]:
         "",
         f"![{outcome.title}]({outcome.name}.svg)",
         "",
-        f"| {' | '.join(_HEADER)} |",
-        "|---|---|---|",
-        *(
-            f"| {' | '.join(text.replace('|', chr(92) + '|') for text in (each.paper, each.ours, each.why))} |"
-            for each in outcome.comparisons
-        ),
+        f"| {' | '.join(header)} |",
+        f"|{'---|' * len(header)}",
+        *(f"| {' | '.join(text.replace('|', chr(92) + '|') for text in row)} |" for row in rows),
         "",
         f"[{outcome.name}.csv]({outcome.name}.csv)",
         "",
