@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,9 @@ from fairbind.model import Placement, Snapshot, TaskClass, Tenant
 from fairbind.model.servers import BoolArray, FloatArray, sum_exactly
 
 MAX_PARTS = 2_000
+
+AT_ONCE = 4_096
+"""For so many groups at a time it is computed how many tasks the servers would run."""
 
 GRIDS = (64, 16, 4, 1)
 """Proportions are compared on the finest of these grids on which there are not too many parts."""
@@ -167,8 +170,8 @@ def find_demand_groups(snapshot: Snapshot, groups: ServerGroups, axes: Sequence[
         for demand_group in by_tenant[tenant.name]
         if demand_group.demand_r.any()
     ]
-    for demand_group in found:
-        demand_group.limit = min(demand_group.count, answers.count_alone(demand_group))
+    for demand_group, alone in zip(found, _count_alone(groups, found, axes), strict=True):
+        demand_group.limit = min(demand_group.count, alone)
     return sorted((demand_group for demand_group in found if demand_group.limit > 0), key=_compute_sort_key)
 
 
@@ -195,7 +198,6 @@ class _Answers:
         self._reached: dict[int, BoolArray] = {}
         self._usable: dict[tuple[int, tuple[int, ...], bool], BoolArray] = {}
         self._picked: dict[tuple[int, ...], FloatArray] = {}
-        self._alone: dict[tuple[int, int], tuple[DemandGroup, float]] = {}
 
     def find_usable(self, placement: Placement, demand_r: tuple[int, ...], *, rests: bool = False) -> BoolArray:
         """Return which classes have an eligible server and one that is large enough, shape (P,).
@@ -236,15 +238,6 @@ class _Answers:
     def _find_dominant(self, amount_r: Sequence[int]) -> float:
         return max((amount_r[r] / self._total_r[r] for r in self._axes), default=0.0)
 
-    def count_alone(self, demand_group: DemandGroup) -> float:
-        """Return how many tasks of a group would run if nothing else did."""
-        key = id(demand_group.demand_r), id(demand_group.usable_p)
-        known = self._alone.get(key)
-        if known is None:
-            tasks_p = _compute_tasks_alone(self._groups, demand_group, self._axes)
-            known = self._alone[key] = demand_group, float(tasks_p.sum())  # the group keeps its arrays' identities
-        return known[1]
-
 
 def _count_alike(snapshot: Snapshot) -> Iterator[tuple[TaskClass, int]]:
     """Yield what may be placed, and how many tasks: classes that only differ in the server they are pinned to once."""
@@ -279,11 +272,18 @@ def _find_known_places(tenant: Tenant, demand_groups: Sequence[DemandGroup], gro
     return known_p if known_p.any() else ~known_p
 
 
-def _compute_tasks_alone(groups: ServerGroups, demand_group: DemandGroup, axes: Sequence[int]) -> FloatArray:
-    """Return how many tasks of this group each class where it could run would hold, shape (P,)."""
-    asked = demand_group.demand_r > 0
-    tasks_p = (groups.capacity_pr[:, axes][:, asked] / demand_group.demand_r[asked]).min(axis=1)
-    return np.where(demand_group.usable_p, tasks_p, 0.0)
+def _count_alone(groups: ServerGroups, demand_groups: Sequence[DemandGroup], axes: Sequence[int]) -> list[float]:
+    """Return for each group how many of its tasks would run if nothing else did."""
+    capacity_pr, counts = groups.capacity_pr[:, axes], list[float]()
+    for start in range(0, len(demand_groups), AT_ONCE):
+        some = demand_groups[start : start + AT_ONCE]
+        demand_nr = np.array([each.demand_r for each in some])
+        tasks_np = np.full((len(some), len(capacity_pr)), np.inf)
+        for r, demand_n in enumerate(demand_nr.T):
+            asked = np.flatnonzero(demand_n > 0)
+            tasks_np[asked] = np.minimum(tasks_np[asked], capacity_pr[:, r] / demand_n[asked, None])
+        counts += np.where([each.usable_p for each in some], tasks_np, 0.0).sum(axis=1).tolist()
+    return counts
 
 
 def limit_parts(parts: Sequence[DemandGroup], groups: ServerGroups, axes: Sequence[int]) -> None:
@@ -291,8 +291,8 @@ def limit_parts(parts: Sequence[DemandGroup], groups: ServerGroups, axes: Sequen
 
     So a problem stays the same while tasks of a long backlog are placed and end.
     """
-    for part in parts:
-        part.limit = min(part.limit, float(_compute_tasks_alone(groups, part, axes).sum()))
+    for part, alone in zip(parts, _count_alone(groups, parts, axes), strict=True):
+        part.limit = min(part.limit, alone)
 
 
 def merge_demand_groups(
@@ -303,36 +303,37 @@ def merge_demand_groups(
     A part is those groups of a tenant that the mechanism need not tell apart.
     total_r: of the resources that count, base units. is_one: each tenant is one part.
     """
-    parts: list[DemandGroup] = []
+    if not demand_groups:
+        return []
+    tenant_n = np.array([each.tenant for each in demand_groups])
+    if is_one:
+        return _merge(demand_groups, np.unique(tenant_n, return_inverse=True)[1])
+    _, place_n = np.unique([each.usable_p.tobytes() for each in demand_groups], return_inverse=True)
+    share_nr = np.array([each.demand_r for each in demand_groups]) / total_r
+    share_nr /= share_nr.max(axis=1, keepdims=True)
+    label_n = tenant_n
     for grid in GRIDS:
-        parts = _merge(demand_groups, total_r, None if is_one else grid)
-        if len(parts) <= MAX_PARTS:
+        # What is not asked for at all stays apart from what hardly is.
+        rounded_nr = np.where(share_nr > 0, 1 + np.round(grid * share_nr), 0).astype(np.intp)
+        rows_nc = np.column_stack([tenant_n, place_n, rounded_nr])
+        label_n = np.unique(rows_nc, axis=0, return_inverse=True)[1].reshape(-1)
+        if label_n.max() < MAX_PARTS:
             break
-    return parts
+    return _merge(demand_groups, label_n)
 
 
-def _merge(demand_groups: Sequence[DemandGroup], total_r: FloatArray, grid: int | None) -> list[DemandGroup]:
-    merged: dict[tuple[int, bytes, bytes], DemandGroup] = {}
-    rounded: dict[int, bytes] = {}  # by the identity of the demand: many tenants ask for the same
-    for demand_group in demand_groups:
-        key = demand_group.tenant, b"", b""
-        if grid is not None:
-            known_as = rounded.get(id(demand_group.demand_r))
-            if known_as is None:
-                known_as = rounded[id(demand_group.demand_r)] = _round(demand_group.demand_r / total_r, grid)
-            key = demand_group.tenant, demand_group.usable_p.tobytes(), known_as
-        known = merged.get(key)
-        if known is None:
-            merged[key] = replace(demand_group)
-        else:
-            count = known.count + demand_group.count
-            known.demand_r = (known.demand_r * known.count + demand_group.demand_r * demand_group.count) / count
-            known.count = count
-            known.limit += demand_group.limit
-            known.usable_p = known.usable_p | demand_group.usable_p
-    return list(merged.values())
-
-
-def _round(share_r: FloatArray, grid: int) -> bytes:
-    """Return proportions on a grid. What is not asked for at all stays apart from what hardly is."""
-    return np.where(share_r > 0, 1 + np.round(grid * share_r / share_r.max()), 0).astype(np.int16).tobytes()
+def _merge(demand_groups: Sequence[DemandGroup], label_n: NDArray[np.intp]) -> list[DemandGroup]:
+    """Return a part for each label, in their order."""
+    demand_nr = np.array([each.demand_r for each in demand_groups])
+    count_n = np.array([each.count for each in demand_groups])
+    count_m = np.bincount(label_n, weights=count_n)
+    limit_m = np.bincount(label_n, weights=[each.limit for each in demand_groups])
+    summed_mr = np.column_stack([np.bincount(label_n, weights=count_n * column_n) for column_n in demand_nr.T])
+    demand_mr: FloatArray = summed_mr / count_m[:, None]
+    usable_mp = np.zeros((len(count_m), len(demand_groups[0].usable_p)), dtype=np.bool_)
+    np.logical_or.at(usable_mp, label_n, [each.usable_p for each in demand_groups])
+    _, first_m = np.unique(label_n, return_index=True)
+    return [
+        DemandGroup(demand_groups[n].tenant, demand_mr[m], float(count_m[m]), usable_mp[m], float(limit_m[m]))
+        for m, n in enumerate(first_m.tolist())
+    ]
