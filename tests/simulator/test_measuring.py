@@ -60,7 +60,7 @@ def test_shares_count_nodes_that_are_there_and_not_cordoned_and_no_weights() -> 
 
 
 def test_utilisation_says_by_shape_and_resource_what_is_used() -> None:
-    document = make_scenario(make_entry(tasks=3, cpu=0.5), measureEvery=100)
+    document = make_scenario(make_entry(tasks=3, cpu=0.5), measureEvery=100, guided=False)
     document["cluster"].append({"shape": "m", "count": 2, "capacity": {"cpu": 1, "example.com/gpu": 3}})
 
     rows = {(row.server_class, row.resource): (row.used, row.capacity) for row in run(document).utilisation}
