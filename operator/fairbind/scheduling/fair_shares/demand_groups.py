@@ -30,7 +30,7 @@ from fairbind.model.servers import BoolArray, FloatArray, sum_exactly
 
 MAX_PARTS = 2_000
 
-AT_ONCE = 4_096
+BLOCK = 4_096
 """For so many groups at a time it is computed how many tasks the servers would run."""
 
 GRIDS = (64, 16, 4, 1)
@@ -275,8 +275,8 @@ def _find_known_places(tenant: Tenant, demand_groups: Sequence[DemandGroup], gro
 def _count_alone(groups: ServerGroups, demand_groups: Sequence[DemandGroup], axes: Sequence[int]) -> list[float]:
     """Return for each group how many of its tasks would run if nothing else did."""
     capacity_pr, counts = groups.capacity_pr[:, axes], list[float]()
-    for start in range(0, len(demand_groups), AT_ONCE):
-        some = demand_groups[start : start + AT_ONCE]
+    for start in range(0, len(demand_groups), BLOCK):
+        some = demand_groups[start : start + BLOCK]
         demand_nr = np.array([each.demand_r for each in some])
         tasks_np = np.full((len(some), len(capacity_pr)), np.inf)
         for r, demand_n in enumerate(demand_nr.T):
