@@ -29,6 +29,7 @@ def make_question(weight_i: Sequence[float] = (1, 1)) -> ExactProblem:
         tenants=("a", "b"),
         tenant_i=np.arange(2),
         wanted_i=np.full(2, 100.0),
+        counted_ir=np.array([[1.0, 4.0], [3.0, 1.0]]),
         weight_n=np.array(weight_i, dtype=np.float64),
     )
 

@@ -68,12 +68,14 @@ class ServerGroups:
 class DemandGroup:
     """Tasks of one tenant with equal demand and placement, or a part of several such groups.
 
-    demand_r: of one task, as in shares, along the resources that count. count: how many the tenant wants. usable_p:
-    where they could run. limit: how many of them could run there at most, if nothing else did.
+    demand_r: what one task takes, along the resources that count. counted_r: what it counts in shares, which differs
+    where a request is small or left out. count: how many the tenant wants. usable_p: where they could run. limit: how
+    many of them could run there at most, if nothing else did.
     """
 
     tenant: int
     demand_r: FloatArray
+    counted_r: FloatArray
     count: float
     usable_p: BoolArray
     limit: float = 0.0
@@ -146,7 +148,8 @@ def find_demand_groups(snapshot: Snapshot, groups: ServerGroups, axes: Sequence[
     for task_class, count in _count_alike(snapshot):
         usable_p = answers.find_usable(task_class.placement, task_class.demand_r)
         demand_r = answers.pick_counting(task_class.demand_r, task_class.share_demand_r)
-        demand_group = DemandGroup(index_of[task_class.tenant], demand_r, float(count), usable_p)
+        counted_r = answers.pick(task_class.share_demand_r)
+        demand_group = DemandGroup(index_of[task_class.tenant], demand_r, counted_r, float(count), usable_p)
         by_tenant.setdefault(task_class.tenant, []).append(demand_group)
     for i, tenant in enumerate(snapshot.tenants):
         demand_groups = by_tenant.setdefault(tenant.name, [])
@@ -161,9 +164,10 @@ def find_demand_groups(snapshot: Snapshot, groups: ServerGroups, axes: Sequence[
             if holding.placement is not None:
                 usable_p = answers.find_usable(holding.placement, holding.demand_r, rests=rests)
             demand_r = answers.pick_counting(holding.demand_r, holding.share_demand_r)
-            demand_groups.append(DemandGroup(i, demand_r, float(holding.count), usable_p))
+            counted_r = answers.pick(holding.share_demand_r)
+            demand_groups.append(DemandGroup(i, demand_r, counted_r, float(holding.count), usable_p))
         if has_rest:
-            demand_groups.append(DemandGroup(i, answers.pick(rest_r), 1.0, anywhere_p))
+            demand_groups.append(DemandGroup(i, answers.pick(rest_r), answers.pick(rest_r), 1.0, anywhere_p))
     found = [
         demand_group
         for tenant in snapshot.tenants
@@ -175,7 +179,7 @@ def find_demand_groups(snapshot: Snapshot, groups: ServerGroups, axes: Sequence[
     return sorted((demand_group for demand_group in found if demand_group.limit > 0), key=_compute_sort_key)
 
 
-def _compute_sort_key(demand_group: DemandGroup) -> tuple[int, bytes, bytes, float]:
+def _compute_sort_key(demand_group: DemandGroup) -> tuple[int, bytes, bytes, bytes, float]:
     """Return what tells groups apart, so that their order does not depend on how they came.
 
     A mechanism may have several solutions: which one comes out depends on the order.
@@ -183,6 +187,7 @@ def _compute_sort_key(demand_group: DemandGroup) -> tuple[int, bytes, bytes, flo
     return (
         demand_group.tenant,
         demand_group.demand_r.tobytes(),
+        demand_group.counted_r.tobytes(),
         demand_group.usable_p.tobytes(),
         demand_group.count,
     )
@@ -328,12 +333,16 @@ def _merge(demand_groups: Sequence[DemandGroup], label_n: NDArray[np.intp]) -> l
     count_n = np.array([each.count for each in demand_groups])
     count_m = np.bincount(label_n, weights=count_n)
     limit_m = np.bincount(label_n, weights=[each.limit for each in demand_groups])
-    summed_mr = np.column_stack([np.bincount(label_n, weights=count_n * column_n) for column_n in demand_nr.T])
-    demand_mr: FloatArray = summed_mr / count_m[:, None]
+    demand_mr, counted_mr = (
+        np.column_stack([np.bincount(label_n, weights=count_n * column_n) for column_n in rows_nr.T]) / count_m[:, None]
+        for rows_nr in (demand_nr, np.array([each.counted_r for each in demand_groups]))
+    )
     usable_mp = np.zeros((len(count_m), len(demand_groups[0].usable_p)), dtype=np.bool_)
     np.logical_or.at(usable_mp, label_n, [each.usable_p for each in demand_groups])
     _, first_m = np.unique(label_n, return_index=True)
     return [
-        DemandGroup(demand_groups[n].tenant, demand_mr[m], float(count_m[m]), usable_mp[m], float(limit_m[m]))
+        DemandGroup(
+            demand_groups[n].tenant, demand_mr[m], counted_mr[m], float(count_m[m]), usable_mp[m], float(limit_m[m])
+        )
         for m, n in enumerate(first_m.tolist())
     ]

@@ -61,7 +61,8 @@ class ExactProblem:
 
     problem: its tenants are the parts. mechanism, alpha: for `compute_allocation`. tenants: the names of all tenants of
     the snapshot. tenant_i: index of each part's tenant. wanted_i: how many tasks of each part the tenant wants; if it
-    has several, also more than could run. weight_n: the tenants' weights. class_of: the index of the problem's server
+    has several, also more than could run. counted_ir: what a task of each counts in shares, as what runs does; the
+    problem has what it takes. weight_n: the tenants' weights. class_of: the index of the problem's server
     entry by the server's name; empty where the mechanism sees a single pool.
     left_out: names of options (`Option`) that the cluster uses and the mechanism does not take, so that the answer does
     ignore them.
@@ -73,6 +74,7 @@ class ExactProblem:
     tenants: tuple[str, ...]
     tenant_i: NDArray[np.intp]
     wanted_i: FloatArray
+    counted_ir: FloatArray
     weight_n: FloatArray
     class_of: Mapping[str, int] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
@@ -138,6 +140,7 @@ def make_exact_problem(
         tenants=tuple(tenant.name for tenant in snapshot.tenants),
         tenant_i=np.array([part.tenant for part in parts], dtype=np.intp),
         wanted_i=_count_wanted(parts),
+        counted_ir=np.array([part.counted_r for part in parts]),
         weight_n=np.array([float(tenant.weight) for tenant in snapshot.tenants]),
         class_of={} if is_pooled else groups.group_of,
         left_out=left_out,
@@ -366,7 +369,7 @@ def _compute_tenant_shares(exact: ExactProblem, tasks_i: FloatArray) -> FloatArr
     """Return the part of each resource's total that so many tasks of each part take, by tenant, shape (N, R)."""
     problem = exact.problem
     held_nr = np.zeros((len(exact.tenants), len(problem.resources)))
-    np.add.at(held_nr, exact.tenant_i, tasks_i[:, None] * problem.demand_ir / problem.total_r)
+    np.add.at(held_nr, exact.tenant_i, tasks_i[:, None] * exact.counted_ir / problem.total_r)
     return held_nr
 
 
