@@ -12,6 +12,8 @@ from fairbind.cli.operator import judge_trouble
 
 CLOSED = RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
 
+UNENDED = RuntimeError("generator didn't stop after athrow()")
+
 
 @pytest.mark.parametrize(
     ("context", "errors"),
@@ -22,9 +24,12 @@ CLOSED = RuntimeError("unable to perform operation on <TCPTransport closed=True>
         ({"exception": RuntimeError("a bug"), "protocol": object()}, 1),
         ({"exception": ValueError("a bug"), "protocol": object()}, 1),
         ({"protocol": object()}, 1),
+        ({"exception": UNENDED, "asyncgen": object()}, 0),
+        ({"exception": UNENDED}, 1),
+        ({"exception": RuntimeError("a bug"), "asyncgen": object()}, 1),
     ],
 )
-def test_only_connections_that_are_closed_fail_in_silence(
+def test_only_what_is_closed_fails_in_silence(
     context: dict[str, Any], errors: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As when a leader that was frozen thaws: uvloop calls each of its dead connections a fatal error."""

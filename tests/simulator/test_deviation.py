@@ -29,7 +29,8 @@ def make_scene(problem: Problem, tasks_ik: np.ndarray, waits: Sequence[bool] | N
         ]
     )
     groups = [
-        DemandGroup(i, problem.demand_ir[i], problem.demand_ir[i], 1e9, problem.eligible_ik[i] & (alone_ik[i] > 0)) for i in range(tenants)
+        DemandGroup(i, problem.demand_ir[i], problem.demand_ir[i], 1e9, problem.eligible_ik[i] & (alone_ik[i] > 0))
+        for i in range(tenants)
     ]
     ones_n = np.ones(tenants)
     return AuditScene(

@@ -344,14 +344,17 @@ class StopSignals:
 
 
 def judge_trouble(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Report what was not caught, but not a connection that is closed while something arrives: nothing waits for that.
+    """Report what was not caught, but not what is closed while something arrives: nothing waits for that.
 
-    uvloop calls it a fatal error of the SSL protocol; a leader that was frozen has several of them when it thaws.
+    uvloop calls a closed connection a fatal error of the SSL protocol; a leader that was frozen has several when it
+    thaws. A watch of kopf that is closed as the loop ends, just when it gets an event, cannot end its streaming block.
     """
     error = context.get("exception")
     is_closed = isinstance(error, OSError) or (isinstance(error, RuntimeError) and "handler is closed" in str(error))
     if "protocol" in context and is_closed:
         _log.debug("a connection that is closed: %s: %r", context.get("message"), error)
+    elif "asyncgen" in context and isinstance(error, RuntimeError) and "didn't stop after athrow" in str(error):
+        _log.debug("a watch that is closed: %s: %r", context.get("message"), error)
     else:
         loop.default_exception_handler(context)
 
