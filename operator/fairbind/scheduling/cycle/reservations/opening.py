@@ -47,12 +47,7 @@ class ReservedSnapshots:
                 continue
             key = tenant, demand_r, seconds
             if key not in amounts:
-                mine = [
-                    each
-                    for each in reservations
-                    if (each.tenant, each.demand_r) == (tenant, demand_r) or may_use(each, tenant, seconds, now)
-                ]
-                amounts[key] = _sum_amounts(mine, index)
+                amounts[key] = _sum_amounts((each for each in reservations if may_use(each, *key, now)), index)
             opened = amounts[key]
             if opened and task_class not in snapshot.stale:
                 placement = self._open(task_class.placement, opened, placements)
@@ -79,12 +74,14 @@ class ReservedSnapshots:
         return known if known is not None and known.placement is placement else replace(task_class, placement=placement)
 
 
-def may_use(reservation: Reservation, tenant: str, most_seconds: float, now: float) -> bool:
-    """Whether a task of a tenant may use what is reserved for others.
+def may_use(reservation: Reservation, tenant: str, demand_r: tuple[int, ...], most_seconds: float, now: float) -> bool:
+    """Tell whether a task may use what is reserved.
 
-    So may who is further behind, and a task that ends before enough for the first task is expected to be free.
+    So may those for which it is, all of tenants that are further behind, and one that ends before enough for the first
+    task is expected to be free.
     """
-    return tenant in reservation.behind or now + most_seconds <= reservation.expected
+    is_own = (tenant, demand_r) == (reservation.tenant, reservation.demand_r)
+    return is_own or tenant in reservation.behind or now + most_seconds <= reservation.expected
 
 
 def find_indices(snapshot: Snapshot, names: Iterable[str]) -> dict[str, int]:

@@ -101,12 +101,8 @@ class Reservations:
 
     def list_closed(self, tenant: str, demand_r: tuple[int, ...], most_seconds: float) -> list[str]:
         """Return the servers on which something is reserved that a task of this tenant and demand may not use."""
-        others = [
-            each
-            for each in self._kept.list_all()
-            if (each.tenant, each.demand_r) != (tenant, demand_r) and not may_use(each, tenant, most_seconds, self._now)
-        ]
-        return list(dict.fromkeys(each.server for each in others))
+        asking = tenant, demand_r, most_seconds, self._now
+        return list(dict.fromkeys(each.server for each in self._kept.list_all() if not may_use(each, *asking)))
 
     def tell(self, waits: tuple[Wait, ...], now: float) -> tuple[Wait, ...]:
         """Return the waits; they say where something is reserved for their tasks, or for who comes before these."""
