@@ -34,10 +34,10 @@ def find_narrowed(books: Books, build_snapshot: Callable[[], Snapshot], facts: P
     """
     if node not in books.servers.index or facts.pin is not None:
         return None  # a pod with a pin names its node itself
-    snapshot = build_snapshot()
-    servers, class_k = snapshot.servers, find_decided_classes(snapshot, books.settings)
+    class_k = find_decided_classes(books.settings, books.targets, build_snapshot)
     if class_k is None and not books.narrows_to_nodes:
         return None
+    servers = build_snapshot().servers
     constraints = books.volumes.constrain(facts) if facts.claims else facts.constraints
     eligible_k = books.eligibility.get_placement(constraints).eligible_k
     server = books.servers.index[node]

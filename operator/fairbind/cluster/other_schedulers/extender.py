@@ -243,7 +243,8 @@ class Extender:
     def _find_class(self, node: str) -> ClassNodes | None:
         """Return the nodes of the decided class; None when the policy decides no class."""
         books = self._cache.books
-        class_k, index = find_decided_classes(self._cache.build_snapshot(), books.settings), books.servers.index
+        class_k = find_decided_classes(books.settings, books.targets, self._cache.build_snapshot)
+        index = books.servers.index
         return None if class_k is None or node not in index else ClassNodes(index, class_k, int(class_k[index[node]]))
 
     def _find_fits(self, facts: PodFacts, permit: Permit, names: Sequence[str]) -> BoolArray:

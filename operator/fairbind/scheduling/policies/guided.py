@@ -85,6 +85,6 @@ def guide(build_measure: Callable[[Snapshot], Measure]) -> Callable[[Snapshot], 
 
     def build(snapshot: Snapshot) -> Measure:
         measure: Measure = build_measure(snapshot)
-        return Guided(snapshot, measure) if has_target_classes(snapshot) else measure
+        return Guided(snapshot, measure) if has_target_classes(snapshot.targets) else measure
 
     return build

@@ -123,9 +123,9 @@ def _make_class_pools(servers: ServerTable, counted_k: BoolArray, pool_k: NDArra
     return LevelPools([[a if a > 0 else ABSENT for a in amount_r] for amount_r in amount_pr], pool_k)
 
 
-def has_target_classes(snapshot: Snapshot) -> bool:
-    """Tell whether the snapshot's targets say on which of several classes of servers tenants should hold how much."""
-    return snapshot.targets is not None and len(snapshot.targets.class_names) > 1
+def has_target_classes(targets: Targets | None) -> bool:
+    """Tell whether targets say on which of several classes of servers tenants should hold how much."""
+    return targets is not None and len(targets.class_names) > 1
 
 
 def compute_target_pools(snapshot: Snapshot) -> LevelPools:
@@ -133,14 +133,21 @@ def compute_target_pools(snapshot: Snapshot) -> LevelPools:
 
     Without targets, or when their mechanism sees a single pool, it is one: the whole cluster.
     """
-    targets = snapshot.targets
-    if targets is None or not targets.class_names:
-        return compute_cluster_pool(snapshot)
-    classes, servers = get_target_classes(snapshot), snapshot.servers
+    classes = find_target_classes(snapshot)
     if classes is None:
-        counted_k = servers.usable_k | servers.accepting_k
-        classes = classify_servers(targets, servers.names, servers.capacity_kr, counted_k)
+        return compute_cluster_pool(snapshot)
     return LevelPools([[a if a > 0 else ABSENT for a in amount_r] for amount_r in classes.capacity_pr], classes.class_k)
+
+
+def find_target_classes(snapshot: Snapshot) -> TargetClasses | None:
+    """Return the classes of the snapshot's targets; None: there are none, or their mechanism sees a single pool."""
+    targets, servers = snapshot.targets, snapshot.servers
+    if targets is None or not targets.class_names:
+        return None
+    known = get_target_classes(snapshot)
+    if known is not None:
+        return known
+    return classify_servers(targets, servers.names, servers.capacity_kr, servers.usable_k | servers.accepting_k)
 
 
 def get_target_classes(snapshot: Snapshot) -> TargetClasses | None:

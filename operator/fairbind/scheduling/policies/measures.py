@@ -334,7 +334,7 @@ def build_cluster_shares(snapshot: Snapshot) -> DominantShares:
 
 def build_class_shares(snapshot: Snapshot) -> DominantShares:
     """Return the weighted virtual dominant share on each class of servers: the snapshot's, or those of its targets."""
-    compute = compute_target_pools if has_target_classes(snapshot) else compute_open_class_pools
+    compute = compute_target_pools if has_target_classes(snapshot.targets) else compute_open_class_pools
     return DominantShares(compute(snapshot))
 
 

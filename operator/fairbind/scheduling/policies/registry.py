@@ -19,10 +19,10 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from fairbind.model import InvalidProblemError, PolicySettings, Snapshot
+from fairbind.model import InvalidProblemError, PolicySettings, Snapshot, Targets
 from fairbind.scheduling.policies.fit import BestFit, FirstFit, FitRule
 from fairbind.scheduling.policies.guided import guide
-from fairbind.scheduling.policies.level_pools import compute_residual_pools, compute_target_pools, has_target_classes
+from fairbind.scheduling.policies.level_pools import compute_residual_pools, find_target_classes, has_target_classes
 from fairbind.scheduling.policies.measures import (
     DominantShares,
     Measure,
@@ -210,11 +210,19 @@ def reads_targets(settings: PolicySettings) -> bool:
     return policy.follows_targets or (policy.is_guided and settings.guided)
 
 
-def find_decided_classes(snapshot: Snapshot, settings: PolicySettings) -> NDArray[np.int32] | None:
+def find_decided_classes(
+    settings: PolicySettings, targets: Targets | None, build_snapshot: Callable[[], Snapshot]
+) -> NDArray[np.int32] | None:
     """Return the class of each server, shape (K,), where a task belongs on the class that was decided.
 
-    None: another server is as good.
+    None: another server is as good. targets: the last ones, of whatever mechanism. build_snapshot: gives the snapshot
+    of now; it is not called where nothing decides a class.
     """
-    if reads_targets(settings) and has_target_classes(snapshot):
-        return compute_target_pools(snapshot).pool_k
-    return snapshot.servers.class_k if POLICIES[settings.policy].decides_class else None
+    decides_class = POLICIES[settings.policy].decides_class
+    if not decides_class and not (reads_targets(settings) and has_target_classes(targets)):
+        return None
+    snapshot = build_snapshot()
+    classes = find_target_classes(snapshot) if has_target_classes(snapshot.targets) else None
+    if classes is not None:
+        return classes.class_k
+    return snapshot.servers.class_k if decides_class else None
