@@ -25,6 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fairbind.fairness.problems.instance import compute_gamma
 from fairbind.model import Placement, Snapshot, TaskClass, Tenant
 from fairbind.model.servers import BoolArray, FloatArray, sum_exactly
 
@@ -282,11 +283,7 @@ def _count_alone(groups: ServerGroups, demand_groups: Sequence[DemandGroup], axe
     capacity_pr, counts = groups.capacity_pr[:, axes], list[float]()
     for start in range(0, len(demand_groups), BLOCK):
         some = demand_groups[start : start + BLOCK]
-        demand_nr = np.array([each.demand_r for each in some])
-        tasks_np = np.full((len(some), len(capacity_pr)), np.inf)
-        for r, demand_n in enumerate(demand_nr.T):
-            asked = np.flatnonzero(demand_n > 0)
-            tasks_np[asked] = np.minimum(tasks_np[asked], capacity_pr[:, r] / demand_n[asked, None])
+        tasks_np = compute_gamma(capacity_pr, np.array([each.demand_r for each in some]))
         counts += np.where([each.usable_p for each in some], tasks_np, 0.0).sum(axis=1).tolist()
     return counts
 

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from fairbind.fairness.mechanisms.mechanism import LevelScope, Mechanism, Option, ShareSum
 from fairbind.fairness.mechanisms.registry import MECHANISMS
 from fairbind.fairness.problems.allocation import Allocation
+from fairbind.fairness.problems.instance import compute_gamma
 from fairbind.fairness.problems.problem import FloatArray, Problem
 from fairbind.fairness.solve import compute_allocation, get_mechanism
 from fairbind.fairness.solvers.warm import WarmStart
@@ -286,12 +287,7 @@ def _run_alone(exact: ExactProblem) -> FloatArray:
 
 def _compute_tasks_alone(problem: Problem) -> FloatArray:
     """Return how many tasks of each part each class would run, if it may or not, shape (I, K)."""
-    class_kr = problem.capacity_kr * problem.count_k[:, None]
-    tasks_ik = np.full((len(problem.tenant_names), len(class_kr)), np.inf)
-    for r, demand_i in enumerate(problem.demand_ir.T):
-        asked = demand_i > 0
-        tasks_ik[asked] = np.minimum(tasks_ik[asked], class_kr[:, r] / demand_i[asked, None])
-    return tasks_ik
+    return compute_gamma(problem.capacity_kr * problem.count_k[:, None], problem.demand_ir)
 
 
 def compute_finite_allocation(
