@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 
 from fairbind.simulator.reproduction import drf, drf_properties, dynamic_drf_steps
-from fairbind.simulator.reproduction.drf_divisions import AGREE, DIFFER, judge
+from fairbind.simulator.reproduction.judging import AGREE, DIFFER, judge
 from fairbind.simulator.reproduction.outcome import Lab, Outcome, Value
 from fairbind.simulator.reproduction.registry import PAPERS
 

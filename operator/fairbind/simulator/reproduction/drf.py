@@ -18,14 +18,12 @@ from fairbind.fairness.problems.problem import FloatArray
 from fairbind.model import Placement, PolicySettings, ServerTable, Snapshot, Task, TaskClass, Tenant
 from fairbind.scheduling.cycle.traced import trace_decisions
 from fairbind.simulator.reproduction.drf_divisions import (
-    AGREE,
-    DIFFER,
     Division,
     divide,
-    judge,
     list_columns,
     write_numbers,
 )
+from fairbind.simulator.reproduction.judging import AGREE, DIFFER, judge
 from fairbind.simulator.reproduction.outcome import Comparison, Lab, Outcome, Panel, Series, Value
 
 POOL: Final = (9, 18)

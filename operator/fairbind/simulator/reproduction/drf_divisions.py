@@ -14,14 +14,13 @@ import numpy.typing as npt
 from fairbind.fairness import Allocation, compute_allocation, make_problem
 from fairbind.fairness.problems.problem import FloatArray
 from fairbind.fairness.properties import PROPERTIES
+from fairbind.simulator.reproduction.judging import CLOSE
 from fairbind.simulator.reproduction.outcome import Panel, Series, Value
 
 Numbers = Sequence[float]
 
-CLOSE: Final = 1e-6
 LARGEST_DENOMINATOR: Final = 200
 TWO_RESOURCES: Final = ("resource 1", "resource 2")
-AGREE, DIFFER = "they agree", "they differ"
 
 
 def write_number(value: float) -> str:
@@ -41,11 +40,6 @@ def write_numbers(values: npt.ArrayLike) -> str:
     ('(6, 18), (12, 12)', '(2/3, 1)')
     """
     return ", ".join(f"({', '.join(map(write_number, row))})" for row in np.atleast_2d(values).tolist())
-
-
-def judge(printed: npt.ArrayLike, ours: npt.ArrayLike, *, by: float = CLOSE) -> str:
-    """Return whether all numbers are so near, in the words of the page."""
-    return AGREE if np.allclose(printed, ours, rtol=0.0, atol=by) else DIFFER
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,14 +14,12 @@ from fairbind.fairness.properties import PROPERTIES
 from fairbind.fairness.properties.strategy import compute_true_tasks, read_lie
 from fairbind.simulator.reproduction.drf import MECHANISMS, divide_example
 from fairbind.simulator.reproduction.drf_divisions import (
-    AGREE,
-    DIFFER,
     divide,
-    judge,
     list_columns,
     write_number,
     write_numbers,
 )
+from fairbind.simulator.reproduction.judging import AGREE, DIFFER, judge
 from fairbind.simulator.reproduction.outcome import Comparison, Lab, Outcome, Panel, Series, Value
 
 FIGURE_6: Final = ((16, 1), (1, 2))

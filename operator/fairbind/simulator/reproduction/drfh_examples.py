@@ -9,19 +9,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-import numpy as np
-
 from fairbind.fairness import compute_allocation, make_problem
 from fairbind.fairness.problems.allocation import Allocation
 from fairbind.fairness.properties import PROPERTIES
 from fairbind.fairness.properties.shares import compute_slice
 from fairbind.fairness.solve import compute_dominant_shares
+from fairbind.simulator.reproduction.judging import AGREE, DIFFER, judge
 from fairbind.simulator.reproduction.outcome import Comparison, Lab, Outcome, Panel, Series, Value
 
 RESOURCES: Final = ("cpu", "memory")
 USERS: Final = ("user 1", "user 2")
 SERVERS: Final = ("server 1", "server 2")
-CLOSE: Final = 1e-6  # of a printed number
 
 FIGURE_2: Final = make_problem(
     [[2, 12], [12, 2]], [[0.2, 1], [1, 0.2]], resources=RESOURCES, server_names=SERVERS, tenant_names=USERS
@@ -58,7 +56,7 @@ def reproduce_figure_4(_: Lab) -> Outcome:
         "server 1 is user 1's and server 2 is user 2's, 10 tasks each",
     )
     shares = compute_allocation(FIGURE_2, "drfh").dominant_shares_i.tolist()
-    share = Comparison("both have the global dominant share 5/7", _list(shares), _judge(shares, [5 / 7, 5 / 7]))
+    share = Comparison("both have the global dominant share 5/7", _list(shares), judge([5 / 7, 5 / 7], shares))
     return replace(outcome, comparisons=[*outcome.comparisons, share])
 
 
@@ -82,7 +80,7 @@ def _reproduce_example(
         ("user", "server", "tasks", "cpu", "memory"),
         rows,
         [_draw_server(allocation, k) for k in range(len(SERVERS))],
-        [Comparison(says, ours, _judge(tasks_ik.ravel().tolist(), np.ravel(printed_ik).tolist()))],
+        [Comparison(says, ours, judge(printed_ik, tasks_ik))],
     )
 
 
@@ -134,22 +132,22 @@ def reproduce_proposition_4(_: Lab) -> Outcome:
             Comparison(
                 "under DRFH both users have the global dominant share 12/25",
                 _list(shares),
-                _judge(shares, [12 / 25, 12 / 25]),
+                judge([12 / 25, 12 / 25], shares),
             ),
             Comparison(
                 "with a half of every server user 2 has 1/2, which is more",
                 _list(share_i[1:].tolist()),
-                _judge(share_i[1:].tolist(), [0.5]),
+                judge([0.5], share_i[1:]),
             ),
             Comparison(
                 "so DRFH has no sharing incentive in the strong sense (proposition 4)",
                 "no witness" if strong is None else strong.text,
-                "they agree" if strong is not None else "they differ",
+                AGREE if strong is not None else DIFFER,
             ),
             Comparison(
                 "it has it in the weak sense: some equal partition is better for no user (proposition 5)",
                 "such a partition is found" if weak is None else weak.text,
-                "they agree" if weak is None else "they differ",
+                AGREE if weak is None else DIFFER,
             ),
         ],
     )
@@ -157,7 +155,3 @@ def reproduce_proposition_4(_: Lab) -> Outcome:
 
 def _list(numbers: Sequence[float]) -> str:
     return ", ".join(f"{number:.6g}" for number in numbers)
-
-
-def _judge(ours: Sequence[float], printed: Sequence[float]) -> str:
-    return "they agree" if np.allclose(ours, printed, rtol=CLOSE, atol=CLOSE) else "they differ"

@@ -9,6 +9,7 @@ Source: Li, Liu, Zhang, Zhang, "A note on dynamic fair division of multiple reso
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -37,6 +38,19 @@ def draw_demands(agents: int) -> FloatArray:
     return demand_ir
 
 
+def draw_times(names: Sequence[str], rows: Sequence[Sequence[float]]) -> Panel:
+    """Return a picture of times. names: of the columns after the first of the rows, which has the agents."""
+    agents = [row[0] for row in rows]
+    series = [Series(name, agents, [row[place] for row in rows]) for place, name in enumerate(names, 1)]
+    return Panel("lines", "Agents", "Seconds", series, has_log_x=True, has_log_y=True)
+
+
+def compute_growth(rows: Sequence[Sequence[float]], place: int) -> float:
+    """Return with which power of the agents, the first column, another one grows from the first row to the last."""
+    first, last = rows[0], rows[-1]
+    return float(np.log(last[place] / first[place]) / np.log(last[0] / first[0]))
+
+
 def reproduce_times(lab: Lab) -> Outcome:
     """Time of all steps, by the linear algorithm and by linear programs."""
     sizes = (25, 50, 100, 200, 400, 800) if lab.is_full else (10, 20, 40, 80)
@@ -54,8 +68,7 @@ def reproduce_times(lab: Lab) -> Outcome:
         worst = max(worst, float(np.abs(linear_i - program_i).max()))
         rows.append((agents, middle - began, ended - middle))
     (first, *_), (last, quick, slow) = rows[0], rows[-1]
-    growth = [np.log(rows[-1][place] / rows[0][place]) / np.log(last / first) for place in (1, 2)]
-    names = [row[0] for row in rows]
+    growth = [compute_growth(rows, place) for place in (1, 2)]
     return Outcome(
         "dynamic-drf-figure-1",
         "Time of all steps until the last agent has arrived",
@@ -63,19 +76,7 @@ def reproduce_times(lab: Lab) -> Outcome:
         f"{SEED}; each step's program (1) is solved by HiGHS. The note prints no times; the figure is ours.",
         ("agents", "linear_seconds", "lp_seconds"),
         rows,
-        [
-            Panel(
-                "lines",
-                "Agents",
-                "Seconds",
-                [
-                    Series("linear algorithm", names, [row[1] for row in rows]),
-                    Series("linear programs", names, [row[2] for row in rows]),
-                ],
-                has_log_x=True,
-                has_log_y=True,
-            )
-        ],
+        [draw_times(("linear algorithm", "linear programs"), rows)],
         [
             Comparison(
                 "a step takes time linear in the agents that are there, where program (1) takes much longer",

@@ -14,13 +14,21 @@ import numpy as np
 from fairbind.fairness import compute_allocation, make_problem
 from fairbind.fairness.mechanisms.dynamic_drf import compute_arrivals
 from fairbind.fairness.problems.problem import FloatArray
-from fairbind.simulator.reproduction.dynamic_drf import EPSILON, RESOURCES, SEED, draw_demands, make_instance
+from fairbind.simulator.reproduction.dynamic_drf import (
+    EPSILON,
+    RESOURCES,
+    SEED,
+    compute_growth,
+    draw_demands,
+    draw_times,
+    make_instance,
+)
+from fairbind.simulator.reproduction.judging import AGREE, DIFFER
 from fairbind.simulator.reproduction.outcome import Comparison, Lab, Outcome, Panel, Series
 
 TIMINGS: Final = 9
 """The least of so many is told."""
 CLOSE: Final = 1e-9
-AGREE, DIFFER = "they agree", "they differ"
 
 
 def solve_by_bisection(demand_ir: FloatArray, *, line_6_as_printed: bool = False) -> list[FloatArray]:
@@ -93,9 +101,8 @@ def reproduce_algorithm_1(lab: Lab) -> Outcome:
     rows = [_measure(lab, agents) for agents in ((100, 200, 400, 800, 1_600) if lab.is_full else (10, 20, 40, 80))]
     apart, excess = (max(row[place] for row in rows) for place in (3, 4))
     worse = [row[5] for row in rows if row[5] > CLOSE]
-    names = [row[0] for row in rows]
     (first, *_), (last, ours, theirs, *_) = rows[0], rows[-1]
-    growth = [np.log(rows[-1][place] / rows[0][place]) / np.log(last / first) for place in (1, 2)]
+    growth = [compute_growth(rows, place) for place in (1, 2)]
     return Outcome(
         "dynamic-drf-algorithm-1",
         "Time of all steps by Algorithm 1 and by fairbind's",
@@ -103,19 +110,7 @@ def reproduce_algorithm_1(lab: Lab) -> Outcome:
         f"{SEED}. Algorithm 1 line by line in numpy; the least of {TIMINGS} times of one machine. The figure is ours.",
         ("agents", "fairbind_seconds", "bisection_seconds", "largest_difference", "excess", "excess_as_printed"),
         rows,
-        [
-            Panel(
-                "lines",
-                "Agents",
-                "Seconds",
-                [
-                    Series("fairbind", names, [row[1] for row in rows]),
-                    Series("Algorithm 1, by bisection", names, [row[2] for row in rows]),
-                ],
-                has_log_x=True,
-                has_log_y=True,
-            )
-        ],
+        [draw_times(("fairbind", "Algorithm 1, by bisection"), rows)],
         [
             Comparison(
                 "Algorithm 1 finds a dynamic DRF solution",
@@ -216,5 +211,5 @@ def _compare(says: str, sizes: Sequence[int], ours: Sequence[float], limits: Seq
     return Comparison(
         says,
         f"{ours[0]:.4f} for m = {sizes[0]}, {ours[-1]:.4f} for m = {sizes[-1]}; at most {max(gaps):.1g} away",
-        f"they agree; the rest is the demand of {EPSILON:g}, which vanishes in the note" if is_near else DIFFER,
+        f"{AGREE}; the rest is the demand of {EPSILON:g}, which vanishes in the note" if is_near else DIFFER,
     )
