@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from e2e.leases import hold_lease
+from e2e.leases import hold_lease, renew_lease
 from e2e.objects import SCHEDULER_NAME, make_name, make_pod
-from e2e.operators import LEASE, format_now
 from e2e.waiting import wait_for
 from e2e.workloads import create_pods, wait_full
 from localplane.nodes import make_node
@@ -54,7 +53,7 @@ def place_guided(
         running = start()
 
         def knows_the_answer() -> bool:
-            api.patch(LEASE, {"spec": {"renewTime": format_now()}})
+            renew_lease(api)
             metrics = running.metrics()
             found = tuple(metrics.value("fairbind_tenant_fair_share", tenant=tenant) for tenant in tenants)
             return found == pytest.approx(parts)

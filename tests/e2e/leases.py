@@ -6,7 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from e2e.conftest import remove
-from e2e.operators import LEASE, LEASES, make_lease_spec
+from e2e.operators import LEASE, LEASES, format_now, make_lease_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,3 +23,8 @@ def hold_lease(api: Api) -> Iterator[Callable[[], None]]:
         yield lambda: api.patch(LEASE, {"spec": {"holderIdentity": ""}})
     finally:
         api.patch(LEASE, {"spec": {"holderIdentity": ""}})
+
+
+def renew_lease(api: Api) -> None:
+    """Lead for a minute more."""
+    api.patch(LEASE, {"spec": {"renewTime": format_now()}})

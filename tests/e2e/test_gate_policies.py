@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from e2e.backlogs import Backlog, make_case, opening_backlog
-from e2e.leases import hold_lease
-from e2e.operators import LEASE, format_now
+from e2e.leases import hold_lease, renew_lease
 from e2e.test_admission import ENFORCED
 from e2e.test_admission_gate import REQUIRED, find_gates
 from e2e.test_operator_policies import Case, has_fair_shares
@@ -58,7 +57,7 @@ def test_shares_of_two_thousand_pods_are_those_of_bind_mode(
             fair = dict(zip(exact.problem.tenant_names, exact.dominant_shares_i.tolist(), strict=True))
 
             def has_fair_shares_meanwhile() -> bool:
-                api.patch(LEASE, {"spec": {"renewTime": format_now()}})
+                renew_lease(api)
                 return has_fair_shares(started, backlog.stem, fair)
 
             wait_for(has_fair_shares_meanwhile, describe=f"fair shares {fair}")

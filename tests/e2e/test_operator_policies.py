@@ -23,9 +23,8 @@ import pytest
 
 from e2e.checks import View
 from e2e.fillings import Scene, make_requests
-from e2e.leases import hold_lease
+from e2e.leases import hold_lease, renew_lease
 from e2e.objects import make_name, make_pod
-from e2e.operators import LEASE, format_now
 from e2e.waiting import wait_for
 from e2e.workloads import count_bindings, count_bound, create_pods, delete_pods, find_bound, list_pods
 from fairbind.model import PolicySettings, Task
@@ -151,7 +150,7 @@ class Stage:
             fair = dict(zip(exact.problem.tenant_names, exact.dominant_shares_i.tolist(), strict=True))
 
             def has_fair_shares_meanwhile() -> bool:
-                api.patch(LEASE, {"spec": {"renewTime": format_now()}})
+                renew_lease(api)
                 return has_fair_shares(running, stem, fair)
 
             wait_for(has_fair_shares_meanwhile, describe=f"fair shares {fair}")
