@@ -99,7 +99,7 @@ def draw_utilities(problem: Problem, generator: np.random.Generator) -> Problem:
 
 @pytest.mark.parametrize("family", FAMILIES_TAKEN, ids=lambda family: family.name)
 def test_inequality_16_holds_against_a_linear_program(family: Any) -> None:
-    """Zero demands and capacities, nobody eligible, finite tasks, weights over six orders of magnitude."""
+    """Zero demands and capacities, no eligible server, finite tasks, weights over six orders of magnitude."""
     generator = np.random.default_rng(70)
     problem = draw_utilities(family.make(generator), generator)
     tasks_ik = compute_allocation(problem, "alpha-pf-vds").tasks_ik

@@ -84,7 +84,7 @@ def test_ps_dsf_does_not_deviate_and_a_smaller_alpha_deviates_more() -> None:
 
 
 def test_the_summary_says_the_deviation() -> None:
-    """Both tenants hold half and wait; a tenant that waits for nothing deviates from nobody."""
+    """Both tenants hold half and wait; a tenant that waits for nothing does not deviate."""
     entries = [make_entry(tasks=9, duration=10), make_entry("b", tenant="b", tasks=9, duration=10)]
     summary = run(make_scenario(*entries, tenants="ab", measureEvery=1, horizon=9)).summary
     assert summary["deviation"] == {"mean": 0.0, "max": 0.0}

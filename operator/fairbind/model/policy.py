@@ -25,7 +25,7 @@ class Unclaimed(StrEnum):
 
 
 class Fit(StrEnum):
-    """How policies that choose the best fit compare a task's demand with what a server has left."""
+    """A comparison of a task's demand with what a server has left, for policies that choose the best fit."""
 
     DOMINANT_RESOURCE = "dominant-resource"
     """The distance of DRFH, equation 9, relative to the task's dominant resource."""

@@ -33,7 +33,7 @@ want."""
 
 
 GroupKind = tuple[Demand, str | None, bool, float]
-"""What a class of such a placement is told by: the demand, the only node that the pods may use (a DaemonSet's),
+"""The rest that makes a class of such a placement: the demand, the only node that the pods may use (a DaemonSet's),
 whether they are rationed, and for how long they run at most."""
 
 

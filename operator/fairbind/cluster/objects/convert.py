@@ -42,7 +42,7 @@ MAX_SHARED_TIMES = 4_096
 """Times have whole seconds, and thousands of pods begin in one."""
 
 DEFAULT_GRACE_SECONDS = 30
-"""What a pod is given to end that does not say so itself."""
+"""Time to end for a pod that names none."""
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 """The label of the coscheduling plugin and of others that followed it."""
 

@@ -315,7 +315,7 @@ def merge_demand_groups(
     share_nr /= share_nr.max(axis=1, keepdims=True)
     label_n = tenant_n
     for grid in GRIDS:
-        # What is not asked for at all stays apart from what hardly is.
+        # A demand of 0 stays apart from a tiny one.
         rounded_nr = np.where(share_nr > 0, 1 + np.round(grid * share_nr), 0).astype(np.intp)
         rows_nc = np.column_stack([tenant_n, place_n, rounded_nr])
         label_n = np.unique(rows_nc, axis=0, return_inverse=True)[1].reshape(-1)

@@ -44,7 +44,7 @@ class Game:
 
     @property
     def usable_ki(self) -> BoolArray:
-        """Who may use which server."""
+        """Pairs of server and tenant that may use it, shape (K, I)."""
         return self.market.usable_ki
 
     def get_slopes(self, totals_i: FloatArray) -> FloatArray:

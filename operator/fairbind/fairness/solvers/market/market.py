@@ -63,7 +63,7 @@ class Market:
 
     @property
     def has_linear(self) -> bool:
-        """Whether some server adds a linear term."""
+        """Tell whether some server adds a linear term."""
         return bool((self.log_linear_k > -np.inf).any())
 
     def get_utility(self, unit_k: FloatArray) -> Utility:
