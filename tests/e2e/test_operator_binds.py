@@ -145,11 +145,16 @@ def test_a_pod_says_when_fairness_is_why_it_waits(
     create_pods(api, rich, [make_pod(SMALL)])
     (pod,) = find_waiting(api, rich)
     path = f"/api/v1/namespaces/{rich}/pods/{pod['metadata']['name']}"
-    # A reservation for the second tenant may be named after it.
-    expected = (
+    begun = (
         f"tenant {first} waits: its weighted share 1.00 is above 0.00 of {second}, which takes the next free capacity"
     )
-    wait_for(lambda: expected in find_condition(api.get(path)).get("message", ""), describe=expected)
+    expected = (f"{begun}.", f"{begun}; free capacity on 1 node(s) is reserved for it.")
+
+    def tells() -> bool:
+        message = find_condition(api.get(path)).get("message", "")
+        return any(each in message for each in expected)
+
+    wait_for(tells, describe=" or ".join(expected))
     victim = next(pod for pod in api.items(f"/api/v1/namespaces/{rich}/pods") if pod["spec"].get("nodeName"))
     api.delete(f"/api/v1/namespaces/{rich}/pods/{victim['metadata']['name']}")
     wait_for(lambda: count_bound(api, poor) == 1, describe="the room to go to the second tenant")
