@@ -92,60 +92,60 @@ def steal_slots(stage: Stage) -> Found:
     """Pods of 1m against pods of 100m, on servers whose slots are scarce and whose CPUs are not."""
     slots = max(20, stage.size.of(110))
     servers = make_servers(stage, 10, {"cpu": "64", "memory": "256Gi", "pods": str(slots)})
-    room = slots * len(servers)
+    free = slots * len(servers)
     thief, honest = stage.make_namespace(make_name("thief")), stage.make_namespace(make_name("honest"))
-    stage.make_pods(thief, [make_pod({"cpu": "1m", "memory": "1Mi"}) for _ in range(room)])
-    stage.make_pods(honest, [make_pod({"cpu": "100m", "memory": "128Mi"}) for _ in range(room)])
+    stage.make_pods(thief, [make_pod({"cpu": "1m", "memory": "1Mi"}) for _ in range(free)])
+    stage.make_pods(honest, [make_pod({"cpu": "100m", "memory": "128Mi"}) for _ in range(free)])
     stage.start_operator()
     held = wait_calm(stage, [thief, honest])
-    return find_unequal(held, room / 2), {"slots": room, "thief": held[thief], "honest": held[honest]}
+    return find_unequal(held, free / 2), {"slots": free, "thief": held[thief], "honest": held[honest]}
 
 
 @theft("slots by pods that ask for 1m instead of nothing", in_small=False)
 def steal_slots_from_silent(stage: Stage) -> Found:
     """Pods of 1m against pods that say nothing, which count as 100m."""
     servers = make_servers(stage, 4, {"cpu": "64", "memory": "256Gi", "pods": "30"})
-    room = 30 * len(servers)
+    free = 30 * len(servers)
     thief, silent = stage.make_namespace(make_name("thief")), stage.make_namespace(make_name("honest"))
-    stage.make_pods(thief, [make_pod({"cpu": "1m", "memory": "1Mi"}) for _ in range(room)])
-    stage.make_pods(silent, [make_pod() for _ in range(room)])
+    stage.make_pods(thief, [make_pod({"cpu": "1m", "memory": "1Mi"}) for _ in range(free)])
+    stage.make_pods(silent, [make_pod() for _ in range(free)])
     stage.start_operator()
     held = wait_calm(stage, [thief, silent])
-    return find_unequal(held, room / 2), {"slots": room, "thief": held[thief], "honest": held[silent]}
+    return find_unequal(held, free / 2), {"slots": free, "thief": held[thief], "honest": held[silent]}
 
 
 @theft("ephemeral storage by pods that ask for little else")
 def steal_storage(stage: Stage) -> Found:
     """Pods of next to no CPU against pods of two, on servers whose storage is scarce."""
     servers = make_servers(stage, 4, {"cpu": "64", "memory": "256Gi", "ephemeral-storage": "100Gi", "pods": "110"})
-    storage, room = {"ephemeral-storage": "10Gi"}, 10 * len(servers)
+    storage, free = {"ephemeral-storage": "10Gi"}, 10 * len(servers)
     thief, honest = stage.make_namespace(make_name("thief")), stage.make_namespace(make_name("honest"))
-    stage.make_pods(thief, [make_pod({"cpu": "10m", "memory": "16Mi", **storage}) for _ in range(room)])
-    stage.make_pods(honest, [make_pod({"cpu": "2", "memory": "4Gi", **storage}) for _ in range(room)])
+    stage.make_pods(thief, [make_pod({"cpu": "10m", "memory": "16Mi", **storage}) for _ in range(free)])
+    stage.make_pods(honest, [make_pod({"cpu": "2", "memory": "4Gi", **storage}) for _ in range(free)])
     stage.start_operator()
     held = wait_calm(stage, [thief, honest])
-    return find_unequal(held, room / 2), {"room": room, "thief": held[thief], "honest": held[honest]}
+    return find_unequal(held, free / 2), {"room": free, "thief": held[thief], "honest": held[honest]}
 
 
 @theft("attach slots for volumes, by tiny pods with two volumes each")
 def steal_attach_slots(stage: Stage) -> Found:
     """Pods of 1m with two volumes against pods of 100m with one, on servers that attach few volumes."""
     servers = make_servers(stage, 4, {"cpu": "64", "memory": "256Gi", "pods": "110"})
-    slots, room = 20, 20 * len(servers)
+    slots, free = 20, 20 * len(servers)
     make_classes(stage)
     limit_slots(stage, servers, slots)
     thief, honest = stage.make_namespace(make_name("thief")), stage.make_namespace(make_name("honest"))
-    claims = make_bound(stage, thief, room)
+    claims = make_bound(stage, thief, free)
     tiny = [
         make_claiming_pod({"cpu": "1m", "memory": "1Mi"}, two) for two in zip(claims[::2], claims[1::2], strict=True)
     ]
     stage.make_pods(thief, tiny)
-    plain = [make_claiming_pod({"cpu": "100m", "memory": "128Mi"}, [name]) for name in make_bound(stage, honest, room)]
+    plain = [make_claiming_pod({"cpu": "100m", "memory": "128Mi"}, [name]) for name in make_bound(stage, honest, free)]
     stage.make_pods(honest, plain)
     stage.start_operator()
     held = wait_calm(stage, [thief, honest])
     parts = {"thief": 2 * held[thief], "honest": held[honest]}
-    return find_unequal(parts, room / 2), {"attach slots": room, **parts}
+    return find_unequal(parts, free / 2), {"attach slots": free, **parts}
 
 
 @theft("a server that is cordoned, which only pods that tolerate it may use")
@@ -210,18 +210,18 @@ def resize_deferred(stage: Stage) -> Found:
         pod = make_pod({"cpu": "1m", "memory": "1Mi"}, nodeName=server)
         stage.make_pods(placed, [pod])
         defer_resize(stage, placed, pod, {"cpu": "16", "memory": "1Mi"})
-    has_room = stage.mode == BIND or sees_room(stage, placed)
+    has_capacity = stage.mode == BIND or sees_room(stage, placed)
     for name in (thief, honest):
         stage.make_pods(name, [make_pod({"cpu": "2", "memory": "1Gi"}) for _ in range(64)])
     stage.start_operator()
     held = wait_calm(stage, [thief, honest])
     cores = {name: 2 * count for name, count in held.items()}
-    fair = 8 * 16 // 2 if has_room else cores[thief]
+    fair = 8 * 16 // 2 if has_capacity else cores[thief]
     found = []
     if cores[honest] < fair * (1 - TOLERANCE):
         found = [f"of {fair} cores that are its fair share the honest tenant has {cores[honest]}"]
     figures = {"thief's cores": cores[thief], "honest cores": cores[honest]}
-    return found, figures if has_room else {**figures, "kube-scheduler reserves": 8 * 16}
+    return found, figures if has_capacity else {**figures, "kube-scheduler reserves": 8 * 16}
 
 
 def sees_room(stage: Stage, namespace: str) -> bool:
@@ -257,20 +257,20 @@ def defer_resize(stage: Stage, namespace: str, pod: Json, requests: dict[str, st
 def many_namespaces(stage: Stage) -> Found:
     """One person's namespaces against one tenant's, with unclaimedNamespaces: together."""
     servers = make_servers(stage, 4, {"cpu": "16", "memory": "64Gi", "pods": "110"})
-    room = 16 * len(servers)
+    free = 16 * len(servers)
     honest = stage.make_namespace(make_name("honest"))
     own = [stage.make_namespace(make_name("own"), claimed=False) for _ in range(stage.size.of(99))]
     stage.api.patch(f"{POLICIES}/default", {"spec": {"unclaimedNamespaces": "together"}})
     try:
         for name in own:
-            stage.make_pods(name, [make_pod({"cpu": "1", "memory": "1Gi"}) for _ in range(-(-room // len(own)) + 1)])
-        stage.make_pods(honest, [make_pod({"cpu": "1", "memory": "1Gi"}) for _ in range(room)])
+            stage.make_pods(name, [make_pod({"cpu": "1", "memory": "1Gi"}) for _ in range(-(-free // len(own)) + 1)])
+        stage.make_pods(honest, [make_pod({"cpu": "1", "memory": "1Gi"}) for _ in range(free)])
         stage.start_operator()
         held = wait_calm(stage, [honest, *own])
     finally:
         stage.api.patch(f"{POLICIES}/default", {"spec": {"unclaimedNamespaces": None}})
     parts = {"honest": held[honest], "all others": sum(held[name] for name in own)}
-    return find_unequal(parts, room / 2), {"room": room, **parts}
+    return find_unequal(parts, free / 2), {"room": free, **parts}
 
 
 @theft("the room that a preemptor of kube-scheduler is nominated to")

@@ -17,7 +17,7 @@ from house.tree import ROOT, find_files
 PACKAGES = ("cluster", "scheduling")
 MOST_DECLARED = 21
 KNOWN: dict[str, list[str]] = {
-    "cluster/classes/books.py": ["Books.changed_queues"],
+    "cluster/classes/cluster_state.py": ["ClusterState.changed_queues"],
     "cluster/classes/snapshot.py": ["SnapshotBuilder._revision"],
     "cluster/classes/window_groups.py": ["Group.is_stale"],
     "cluster/filters/anti_affinity.py": ["id"],
@@ -29,8 +29,8 @@ KNOWN: dict[str, list[str]] = {
     "cluster/filters/topology.py": ["Topology._valid_for", "id"],
     "cluster/loop/rounds.py": ["Rounds.has_changed"],
     "cluster/state/nodes.py": [
-        "Servers._changed_books",
         "Servers._changed_nodes",
+        "Servers._changed_states",
         "Servers._is_everything_changed",
         "Servers._is_list_changed",
     ],

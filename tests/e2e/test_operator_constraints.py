@@ -90,13 +90,13 @@ NOWHERE: dict[str, tuple[Json, str]] = {
 def places(nodes: MakeNodes) -> str:
     """Five nodes; returns the prefix of their names."""
     stem = make_name("place")
-    room = {"cpu": "64", "memory": "64Gi", "pods": "110"}
+    free = {"cpu": "64", "memory": "64Gi", "pods": "110"}
     specs = [
-        make_node(f"{stem}-a", allocatable=room, labels={"place": "one"}),
-        make_node(f"{stem}-b", allocatable=room, labels={"place": "two", "number": "7"}),
-        make_node(f"{stem}-c", allocatable=room, labels={"place": "three"}, taints=[SPOT]),
-        make_node(f"{stem}-d", allocatable=room, labels={"place": "four"}, taints=[DRAINING]),
-        make_node(f"{stem}-e", allocatable=room, labels={"place": "five"}),
+        make_node(f"{stem}-a", allocatable=free, labels={"place": "one"}),
+        make_node(f"{stem}-b", allocatable=free, labels={"place": "two", "number": "7"}),
+        make_node(f"{stem}-c", allocatable=free, labels={"place": "three"}, taints=[SPOT]),
+        make_node(f"{stem}-d", allocatable=free, labels={"place": "four"}, taints=[DRAINING]),
+        make_node(f"{stem}-e", allocatable=free, labels={"place": "five"}),
     ]
     nodes(specs)
     return stem

@@ -97,13 +97,13 @@ def count_bound(api: Api, namespace: str) -> int:
     return len(find_bound(api, namespace))
 
 
-def wait_full(api: Api, room: int, *namespaces: str) -> tuple[int, ...]:
+def wait_full(api: Api, free: int, *namespaces: str) -> tuple[int, ...]:
     """Wait until so many pods of these namespaces are bound; return how many of each."""
 
     def count() -> tuple[int, ...]:
         return tuple(count_bound(api, namespace) for namespace in namespaces)
 
-    wait_for(lambda: sum(count()) == room, describe=lambda: f"{room} pods to be bound, not {count()}")
+    wait_for(lambda: sum(count()) == free, describe=lambda: f"{free} pods to be bound, not {count()}")
     return count()
 
 

@@ -162,8 +162,8 @@ def _huge_server(generator: Generator, servers: int | None) -> Problem:
 def _tasks_all_fit(generator: Generator, servers: int | None) -> Problem:
     """Everybody gets everything: each server alone has room for the tasks of all."""
     draft = _draw(generator, servers)
-    room = 0.9 * float((draft.capacity_kr.min(axis=0) / draft.demand_ir.sum(axis=0)).min())
-    return make_problem(draft.capacity_kr, draft.demand_ir, tasks_i=room * generator.random(draft.tenants) + 1e-3)
+    left_r = 0.9 * float((draft.capacity_kr.min(axis=0) / draft.demand_ir.sum(axis=0)).min())
+    return make_problem(draft.capacity_kr, draft.demand_ir, tasks_i=left_r * generator.random(draft.tenants) + 1e-3)
 
 
 def _tasks_bind(generator: Generator, servers: int | None) -> Problem:

@@ -50,8 +50,8 @@ def _raise_levels(
     rows: list[tuple[FloatArray, float]] = []
     for k in range(usable_ik.shape[1]):
         for r in np.flatnonzero(problem.capacity_kr[k] > 0):
-            room = problem.count_k[k] * problem.capacity_kr[k, r]
-            row = [problem.demand_ir[active[i], r] * scale[i] / room if server == k else 0.0 for i, server in pairs]
+            left_r = problem.count_k[k] * problem.capacity_kr[k, r]
+            row = [problem.demand_ir[active[i], r] * scale[i] / left_r if server == k else 0.0 for i, server in pairs]
             rows.append((np.array([*row, 0.0]), 1.0))
     owner = np.array([i for i, _ in pairs])
     own = [np.append((owner == i).astype(float), 0.0) for i in range(active.size)]

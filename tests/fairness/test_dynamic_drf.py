@@ -103,11 +103,11 @@ def test_every_step_is_the_lexicographic_max_min_above_what_everybody_has(zeros:
         levels = np.zeros(0)
         for step in range(7):
             use_ri = (instance.demand_ir / instance.share_per_task_i[:, None] * entitled_i[:, None])[: step + 1].T
-            room = entitled_i[: step + 1].sum()
+            left_r = entitled_i[: step + 1].sum()
             least = np.append(levels, 0.0)
             most = np.full(step + 1, 1e9)
             # In parts of what there is: the solver's tolerances are absolute.
-            levels = compute_max_min_levels(use_ri / room, np.ones(use_ri.shape[0]), least * (1 - 1e-9), most)
+            levels = compute_max_min_levels(use_ri / left_r, np.ones(use_ri.shape[0]), least * (1 - 1e-9), most)
             shares_i = compute_shares(arrivals, instance, step)
             np.testing.assert_allclose(shares_i[: step + 1] / entitled_i[: step + 1], levels, rtol=1e-6)
 

@@ -60,15 +60,15 @@ def row(problem: Problem, tenant: int = 0, entry: int | None = None, value: floa
 def find_range(problem: Problem, tenant: int) -> tuple[float, float]:
     """Return the least and the most tasks that some division gives to the tenant."""
     entries = range(len(problem.server_names))
-    room: list[Row] = []
+    left_r: list[Row] = []
     for k, r in itertools.product(entries, range(len(problem.resources))):
         used = sum((row(problem, i, k, problem.demand_ir[i, r]) for i in (0, 1)), row(problem))
-        room.append((used / (problem.count_k[k] * problem.capacity_kr[k, r]), 1.0))
+        left_r.append((used / (problem.count_k[k] * problem.capacity_kr[k, r]), 1.0))
     bounds = [(0, None if is_eligible else 0) for is_eligible in problem.eligible_ik.ravel()]
     totals: list[float] = []
     for supposed in itertools.product(*(list_suppositions(problem, k) for k in entries)):
         equations = [equation for equations, _ in supposed for equation in equations]
-        at_most = room + [inequality for _, inequalities in supposed for inequality in inequalities]
+        at_most = left_r + [inequality for _, inequalities in supposed for inequality in inequalities]
         for sign in (1.0, -1.0):
             answer: Any = linprog(
                 sign * row(problem, tenant, None, 1.0),

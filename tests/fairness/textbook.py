@@ -36,7 +36,7 @@ def maximize(
     return np.asarray(answer.x, dtype=np.float64)
 
 
-def compute_max_min_levels(use_ri: FloatArray, room_r: FloatArray, least: FloatArray, most: FloatArray) -> FloatArray:
+def compute_max_min_levels(use_ri: FloatArray, left_r: FloatArray, least: FloatArray, most: FloatArray) -> FloatArray:
     """Return the levels that are lexicographically largest when sorted, with use_ri @ levels <= room_r.
 
     Raises the least level by one program, holds those that cannot exceed it by one of their own each, and goes on.
@@ -45,7 +45,7 @@ def compute_max_min_levels(use_ri: FloatArray, room_r: FloatArray, least: FloatA
     levels, free = np.zeros(count), list(range(count))
     lower, upper = least.copy(), most.copy()
     while free:
-        rows = [(np.append(use_ri[r], 0.0), float(room_r[r])) for r in range(use_ri.shape[0])]
+        rows = [(np.append(use_ri[r], 0.0), float(left_r[r])) for r in range(use_ri.shape[0])]
         rows += [(np.append(-_unit(count, i), 1.0), 0.0) for i in free]  # t <= level of i
         bounds = {"least": np.append(lower, 0.0), "most": np.append(upper, np.inf)}
         reached = maximize(_unit(count + 1, count), rows, **bounds)[-1]

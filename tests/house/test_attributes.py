@@ -10,7 +10,7 @@ from house.tree import find_files
 MOST = 15
 KNOWN = {
     "Servers": 29,
-    "Books": 33,
+    "ClusterState": 33,
     "Simulation": 27,
     "Recorder": 23,
     "Measures": 23,

@@ -41,9 +41,10 @@ PLAIN_WORDS = {
     "unlike servers": "heterogeneous servers",
 }
 TOLD_WORDS = {"room": "capacity, free capacity", "whose turn": "which tenant is next"}
-"""Words that stay out of what users read. Docstrings keep them, for the code's own names have them."""
+"""Words that stay out of what users read: in code a turn is what a pod has, `fairbind.io/turn`."""
 
 FORMER_WORDS = {
+    "books": "state",
     "crowd": "windowed; overcommitted",
     "crowded": "windowed; overcommitted",
     "crowds": "windowed; overcommitted",
@@ -53,6 +54,9 @@ FORMER_WORDS = {
     "nominees": "nominated pods",
     "overtaken": "above_priority",
     "owed": "needs_relist",
+    "room": "free capacity",
+    "rooms": "free capacity",
+    "roomy": "large enough",
     "ruling": "rules",
     "rulings": "rules",
     "turmoil": "named by what it bounds",

@@ -82,7 +82,7 @@ def test_too_many_pods_are_refused_before_anything_starts() -> None:
 
 def test_overcommitment_is_found() -> None:
     nodes = mixed_nodes(6)
-    small = next(name for name, room in compute_room(nodes).items() if room["cpu"] == 4000)
+    small = next(name for name, free in compute_room(nodes).items() if free["cpu"] == 4000)
     pods = [pod for pod in make_pods(400, "run") if pod.shape.cpu_milli == 1000][:5]
 
     assert find_overcommitted({pod.name: small for pod in pods}, pods, nodes) == [small]

@@ -164,7 +164,7 @@ def assign_in_turn(pods: Sequence[BenchPod], nodes: Sequence[Mapping[str, Any]])
     This is decided before anything is timed: it stands for a scheduler that costs nothing.
     Raises WorkloadError when a pod fits nowhere.
     """
-    room = compute_room(nodes)
+    free = compute_room(nodes)
     eligible = {id(shape): [node for node in nodes if _may_go(shape, node)] for shape in SHAPES}
     turns: dict[int, Iterator[int]] = {id(shape): _count_round(len(eligible[id(shape)])) for shape in SHAPES}
     assigned = {}
@@ -172,7 +172,7 @@ def assign_in_turn(pods: Sequence[BenchPod], nodes: Sequence[Mapping[str, Any]])
         candidates = eligible[id(pod.shape)]
         for _ in candidates:
             name = candidates[next(turns[id(pod.shape)])]["metadata"]["name"]
-            if _take(room[name], pod.shape.demand):
+            if _take(free[name], pod.shape.demand):
                 assigned[pod.name] = name
                 break
         else:
@@ -184,11 +184,11 @@ def find_overcommitted(
     bound: Mapping[str, str], pods: Sequence[BenchPod], nodes: Sequence[Mapping[str, Any]]
 ) -> list[str]:
     """Return the nodes on which the pods that were bound there ask for more than there is."""
-    room = compute_room(nodes)
+    free = compute_room(nodes)
     overcommitted = set()
     for pod in pods:
         node = bound.get(pod.name)
-        if node is not None and not _take(room[node], pod.shape.demand):
+        if node is not None and not _take(free[node], pod.shape.demand):
             overcommitted.add(node)
     return sorted(overcommitted)
 
@@ -205,9 +205,9 @@ def _may_go(shape: PodShape, node: Mapping[str, Any]) -> bool:
     return is_selected and all(taint["key"] in tolerated for taint in node["spec"]["taints"])
 
 
-def _take(room: dict[str, int], demand: Mapping[str, int]) -> bool:
-    if any(room.get(resource, 0) < amount for resource, amount in demand.items()):
+def _take(free: dict[str, int], demand: Mapping[str, int]) -> bool:
+    if any(free.get(resource, 0) < amount for resource, amount in demand.items()):
         return False
     for resource, amount in demand.items():
-        room[resource] -= amount
+        free[resource] -= amount
     return True

@@ -383,8 +383,8 @@ class World:
         asked = [Fraction(demand_r[r], snapshot.total_r[r]) for r in axes]
         if snapshot.fit is not Fit.COSINE or not any(asked):
             return sum(map(abs, terms), Fraction(0))
-        room = self.find_room(task_class, k)
-        left = [Fraction(max(room[r], 0), snapshot.total_r[r]) for r in axes]
+        free = self.find_room(task_class, k)
+        left = [Fraction(max(free[r], 0), snapshot.total_r[r]) for r in axes]
         product = sum(a * b for a, b in zip(asked, left, strict=True))
         return 1 - Fraction(product**2, sum(a * a for a in asked) * sum(b * b for b in left))
 

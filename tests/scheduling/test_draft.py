@@ -22,7 +22,7 @@ from fairbind.model import (
 )
 from fairbind.scheduling import POLICIES, UnschedulableCache, run_cycle
 from fairbind.scheduling.cycle.draft import Draft, expect_undefined_scores
-from fairbind.scheduling.cycle.servers.room import Room
+from fairbind.scheduling.cycle.servers.free_capacity import FreeCapacity
 from scheduling.drafts import busy_snapshots
 from scheduling.rules import add_rules
 from scheduling.strategies import POLICY_IDS
@@ -220,7 +220,7 @@ def test_an_eviction_also_helps_what_was_remembered_to_fit_nowhere() -> None:
     draft.evict(running)
 
     assert fill(draft) == [("a-2-2-0000", "x")]
-    assert len(unschedulable.recall(snapshot, Room(snapshot.servers), draft.rule).others) == 2
+    assert len(unschedulable.recall(snapshot, FreeCapacity(snapshot.servers), draft.rule).others) == 2
 
 
 @pytest.mark.parametrize("remembers", [True, False])
@@ -290,7 +290,7 @@ def test_a_port_is_free_when_nobody_else_holds_it(keeper: str) -> None:
 
     assert draft.fits(snapshot.task_classes[0], 0) == (keeper == "nobody")
     draft.rollback(mark)
-    assert {"p/1", "p/any"} <= draft.room.taken_keys[0]
+    assert {"p/1", "p/any"} <= draft.free.taken_keys[0]
     assert not draft.fits(snapshot.task_classes[0], 0)
 
 

@@ -144,7 +144,7 @@ def test_one_server_is_scored_like_many_to_the_bit(snapshot: Snapshot, fit: Fit)
         for score in (BestFit(snapshot).build_score(task_class.demand_r), FirstFit(snapshot).build_score(())):
             for k, many in enumerate(score_all(score, snapshot)):
                 row = snapshot.servers.free_kr[k].tolist()
-                if has_room(row, task_class.demand_r):
+                if has_capacity(row, task_class.demand_r):
                     assert score.score_one(k, row) == many
 
 
@@ -160,9 +160,9 @@ def test_the_largest_amounts_lose_no_bit_either(amounts: list[int]) -> None:
     scores = score_all(score, snapshot)
     for k in (0, 1):
         row = servers.free_kr[k].tolist()
-        if has_room(row, demand_r):
+        if has_capacity(row, demand_r):
             assert score.score_one(k, row) == scores[k]
 
 
-def has_room(row: Sequence[int], demand_r: Sequence[int]) -> bool:
+def has_capacity(row: Sequence[int], demand_r: Sequence[int]) -> bool:
     return all(demand == 0 or demand <= free for demand, free in zip(demand_r, row, strict=True))

@@ -67,8 +67,8 @@ def capture(draft: Draft) -> dict[str, Any]:
     """Return all that a fork shares with its draft and must leave as it was."""
     pools, topology = draft.measure.pools, draft.topology
     return {
-        "room": (draft.room.left_rk.tolist(), {k: v for k, v in draft.room.taken_keys.items() if v}),
-        "looked at": (draft.room.log_size, list(draft.room.gains)),
+        "room": (draft.free.left_rk.tolist(), {k: v for k, v in draft.free.taken_keys.items() if v}),
+        "looked at": (draft.free.log_size, list(draft.free.gains)),
         "journal": (len(draft._journal), list(draft.bindings), set(draft._evicted)),
         "held": {name: progress.held_r for name, progress in draft.progress_of.items()},
         "pools": [list(amount_r) for amount_r in pools.amount_pr],
@@ -215,7 +215,7 @@ def test_a_fork_is_thrown_away_when_what_it_tries_fails() -> None:
         try_twice()
 
     assert draft.progress_of["b"].held_r == [4, 4]
-    assert draft.room.get_row(0) == [0, 0]
+    assert draft.free.get_row(0) == [0, 0]
 
 
 def test_a_trial_looks_at_the_classes_of_one_tenant_where_thousands_wait() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from fairbind.model import DomainRules, LimitRule, Pin, Placement, ServerTable, SpreadRule, Task, TaskClass, Wait
 from fairbind.scheduling.cycle.order.task_queues import compute_sort_key
-from fairbind.scheduling.cycle.servers.room import Room
+from fairbind.scheduling.cycle.servers.free_capacity import FreeCapacity
 from fairbind.scheduling.cycle.waits import deferred as deferred_module
 from fairbind.scheduling.cycle.waits import store as module
 from fairbind.scheduling.cycle.waits.deferred import DeferredClasses
@@ -59,15 +59,15 @@ class World:
             made = replace(made, rules=LIMITS if draw.random() < 0.5 else SPREADS)
         return Wait(made, task, 1, ())
 
-    def make_room(self) -> Room:
-        return Room(replace(self.servers, free_kr=self.draw.integers(-1, 10, (4, 2))))
+    def make_room(self) -> FreeCapacity:
+        return FreeCapacity(replace(self.servers, free_kr=self.draw.integers(-1, 10, (4, 2))))
 
 
-def may_fit(task_class: TaskClass, grown: Sequence[int], room: Room) -> bool:
+def may_fit(task_class: TaskClass, grown: Sequence[int], free: FreeCapacity) -> bool:
     """Whether one of these servers has enough, or any may have it reserved."""
     placement, pin = task_class.placement, task_class.pin
     allowed = [k for k in grown if placement.eligible_k[k] and (pin is None or pin.server == k)]
-    most_r = [max((room.left_rk[r, k] for k in allowed), default=-1.0) for r in range(2)]
+    most_r = [max((free.left_rk[r, k] for k in allowed), default=-1.0) for r in range(2)]
     return bool(placement.reserved) or all(np.array(task_class.demand_r) <= most_r)
 
 
@@ -100,11 +100,11 @@ def test_what_is_remembered_is_in_its_order_and_found_where_it_may_fit(
         assert sorted(found_kinds, key=repr) == sorted(kinds, key=repr)
         asked = {(*key_of(wait.task_class), wait.task_class.demand_r) for wait in expected}
         assert {(*key_of(each), demand_r) for each, some in remembered.list_reaches() for demand_r in some} == asked
-        room, grown = world.make_room(), np.flatnonzero(draw.random(4) < 0.5)
-        parts = list(remembered.find_fitting(grown, room))
+        free, grown = world.make_room(), np.flatnonzero(draw.random(4) < 0.5)
+        parts = list(remembered.find_fitting(grown, free))
         found = [each for part in parts for each in part.classes]
         assert {id(each) for each in found} == {
-            id(wait.task_class) for wait in expected if may_fit(wait.task_class, grown.tolist(), room)
+            id(wait.task_class) for wait in expected if may_fit(wait.task_class, grown.tolist(), free)
         }
         assert len(found) == len(set(map(id, found)))
         for part in parts:
@@ -131,13 +131,13 @@ def test_what_is_held_is_told_once_and_as_long_as_there_is_room(few: int, monkey
     """By arrays, and one by one."""
     monkeypatch.setattr(deferred_module, "SINGLE_CLASSES", few)
     servers = build_servers({"x": (9, 9), "y": (9, 9)}, free={"x": (4, 4), "y": (2, 6)})
-    everywhere, room = build_placement(servers), Room(servers)
+    everywhere, free = build_placement(servers), FreeCapacity(servers)
     sizes = {"a": (4, 1), "b": (2, 5), "c": (1, 1), "d": (3, 5), "e": (1, 2)}
     classes = {name: build_class(name, size, everywhere) for name, size in sizes.items()}
     smaller = build_class("b", (0, 1), everywhere)
     demand_rn = np.array([*sizes.values()], dtype=np.float64).T
     parts = [Fitting([*classes.values()], is_plain=True, demand_rn=demand_rn), Fitting([smaller], is_plain=True)]
-    held = DeferredClasses(parts, [0, 1], room)
+    held = DeferredClasses(parts, [0, 1], free)
 
     assert held.list_tenants() == ["a", "b", "c", "d", "e"]
     assert held.let_go("d") == [], "no single server has both"
@@ -145,6 +145,6 @@ def test_what_is_held_is_told_once_and_as_long_as_there_is_room(few: int, monkey
     assert held.let_go("a") == []
     assert held.list_tenants() == ["b", "c", "e"]
     for server, demand_r in ((0, (4, 1)), (1, (1, 2))):
-        room.take(server, demand_r, everywhere.exclusive_keys)
+        free.take(server, demand_r, everywhere.exclusive_keys)
     assert held.let_go("b") == [smaller], "the others took the room of the larger one"
     assert held.let_go("c") == [classes["c"]]

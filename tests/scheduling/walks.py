@@ -113,9 +113,9 @@ class Walk:
 
     def check(self) -> None:
         anew = self.story.start_anew(self.snapshot, self.policy)
-        np.testing.assert_array_equal(self.draft.room.left_rk, anew.room.left_rk)
-        assert {k: v for k, v in self.draft.room.taken_keys.items() if v} == {
-            k: v for k, v in anew.room.taken_keys.items() if v
+        np.testing.assert_array_equal(self.draft.free.left_rk, anew.free.left_rk)
+        assert {k: v for k, v in self.draft.free.taken_keys.items() if v} == {
+            k: v for k, v in anew.free.taken_keys.items() if v
         }
         pools = range(len(anew.measure.pools.amount_pr))
         assert self.draft.measure.pools.amount_pr == anew.measure.pools.amount_pr

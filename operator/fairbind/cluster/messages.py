@@ -16,7 +16,7 @@ from collections.abc import Hashable, Mapping
 from fairbind.model import FairnessReason, Rejection, RejectionKind, Rejections, Wait
 
 MAX_CHARACTERS = 1024
-"""No message is longer: it is stored in each of the pods, and events have no room for more."""
+"""No message is longer: it is stored in each of the pods, and events hold no more."""
 MAX_REASONS = 16
 """A message gives at most so many reasons and counts the rest."""
 

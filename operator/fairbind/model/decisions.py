@@ -38,8 +38,8 @@ class Wait:
     rejections: (reason, number of servers), sorted. A server that the class may not use counts once, under the
     placement's reason; one with conflicting keys once, as a port conflict; any other once for each resource of which
     it has too little.
-    blocked: set when the class may not be placed at all. fairness: set when fairness is why the room went elsewhere.
-    is_too_large: whether none of the servers that the class may use could hold a task of it when empty.
+    blocked: set when the class may not be placed at all. fairness: set when fairness is why the capacity went
+    elsewhere. is_too_large: whether none of the servers that the class may use could hold a task of it when empty.
     reserved_on: on how many servers something is reserved for it. expected: when the first of these may have enough,
     seconds since the epoch; None: none is, or it should have had by now.
     until: what may end the wait, each by itself. Until then no cycle that recalls looks at the class again.

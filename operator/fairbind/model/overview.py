@@ -116,7 +116,7 @@ class ClusterOverview:
 
 
 PENDING_REASONS = ("queued", "insufficient", "ineligible", "unsupported", "gated", "placing")
-"""queued: its tenant is not next. insufficient: eligible nodes lack room. ineligible: no node may take it.
+"""queued: its tenant is not next. insufficient: eligible nodes lack free capacity. ineligible: no node may take it.
 unsupported: it asks for something that is not honoured yet. gated: it has scheduling gates. placing: another scheduler
 is to place it, and has not yet; it counts in the share.
 
@@ -156,7 +156,7 @@ PENDING_REASON_OF: Mapping[RejectionKind, str] = {
 
 
 def find_pending_reason(rejections: Rejections) -> str:
-    """Return what tasks count as that every server refuses: one that only lacks room decides.
+    """Return what tasks count as that every server refuses: one that only lacks free capacity decides.
 
     >>> from fairbind.model.reasons import Rejection
     >>> taint, cpu = Rejection(RejectionKind.TAINT, "gpu"), Rejection(RejectionKind.INSUFFICIENT, "cpu")

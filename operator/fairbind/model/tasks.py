@@ -46,7 +46,7 @@ NO_EXCLUSIVE_KEYS = ExclusiveKeys()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placement:
-    """Where a task may go, whatever room there is. Shared by all classes with equal constraints.
+    """Where a task may go, whatever is free. Shared by all classes with equal constraints.
 
     eligible_k: shape (K,), aligned with the server table.
     preference_k: preferences as a score, more is better, shape (K,), int64; None when there are none. Ranks before fit.

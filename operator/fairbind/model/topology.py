@@ -104,7 +104,7 @@ class LimitRule:
     rejection: Rejection
 
     def compute_open(self) -> BoolArray:
-        """Return which of the servers in domains have room for the task, shape (K,)."""
+        """Return which of the servers in domains have free capacity for the task, shape (K,)."""
         open_d = np.append(self.counter.count_d + self.amount <= self.most_d, False)
         open_k: BoolArray = open_d[self.counter.domains.domain_k]
         return open_k

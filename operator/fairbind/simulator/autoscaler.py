@@ -34,7 +34,7 @@ def find_marked(waits: Iterable[Wait], find_pod: Callable[[str], PodFacts]) -> l
 
 
 @dataclass(slots=True)
-class _Room:
+class _Free:
     """What is left of a node that is ordered."""
 
     amounts: dict[str, int]
@@ -65,19 +65,19 @@ class Autoscaler:
     bought: dict[str, None] = field(default_factory=dict)
 
     def order(self, marked: Iterable[Marked]) -> int:
-        """Return how many nodes it orders for pods that no node on its way has room for."""
-        rooms = [self._make_room() for _ in range(self.ordered)]
+        """Return how many nodes it orders for pods that no node on its way has free capacity for."""
+        nodes = [self._make_free() for _ in range(self.ordered)]
         before = self.ordered
         for group in marked:
             if not self._would_fit(group.pod):
                 continue
             count = group.count
-            for room in rooms:
-                count -= room.take(group.pod, count)
+            for free in nodes:
+                count -= free.take(group.pod, count)
             while count and self.ordered + len(self.bought) < self.most:
-                rooms.append(self._make_room())
+                nodes.append(self._make_free())
                 self.ordered += 1
-                count -= rooms[-1].take(group.pod, count)
+                count -= nodes[-1].take(group.pod, count)
         return self.ordered - before
 
     def _would_fit(self, pod: PodFacts) -> bool:
@@ -88,5 +88,5 @@ class Autoscaler:
         fits = all(amount <= allocatable.get(resource, 0) for resource, amount in pod.demand.real)
         return fits and find_refusal(self.node, pod.constraints) is None
 
-    def _make_room(self) -> _Room:
-        return _Room(dict(self.node.allocatable))
+    def _make_free(self) -> _Free:
+        return _Free(dict(self.node.allocatable))

@@ -15,7 +15,7 @@ from fairbind.cluster.cache.cache import ClusterCache
 from fairbind.cluster.cache.overview import to_people_units
 from fairbind.cluster.classes.snapshot import Scale
 from fairbind.cluster.objects.facts import PODS, Amounts, NodeFacts, PodFacts
-from fairbind.cluster.state.node_books import add_amounts
+from fairbind.cluster.state.node_state import add_amounts
 from fairbind.cluster.tenancy.tenants import IMPLICIT_PREFIX
 from fairbind.model import compute_dominant_share
 from fairbind.model.overview import ClusterOverview

@@ -1,10 +1,10 @@
 """The baseline `slots`: a scheduler that knows one resource, as the papers compare with.
 
 The largest server (the most of each resource that any shape has) is divided into so many slots. A slot has a fixed
-amount of cpu and memory, every server has as many slots as it has room for, and a task takes as many whole slots as
-cover its requests. Slots are given to tenants evenly, by weight, each on the first server that has them: the operator's
-own cycle does that, with slots as one more resource that alone counts for shares. What a task asks for of other
-resources counts as ever, and so does what other schedulers' pods of a snapshot take: they have no slots.
+amount of cpu and memory, every server has as many slots as it has free capacity for, and a task takes as many whole
+slots as cover its requests. Slots are given to tenants evenly, by weight, each on the first server that has them: the
+operator's own cycle does that, with slots as one more resource that alone counts for shares. What a task asks for of
+other resources counts as ever, and so does what other schedulers' pods of a snapshot take: they have no slots.
 
 Source: Wang, Liang, Li, "Multi-Resource Fair Allocation in Heterogeneous Cloud Computing Systems", TPDS 2015, 6.2.
 """

@@ -44,7 +44,7 @@ def make_scenario(
     """
     cache = build_cache(listed)
     tenants = tuple(_make_tenants(cache, cache.build_snapshot()))  # which also finds out whose pods are whose
-    run_times = RunTimes(listed, cache.books.directory, given_run_times)
+    run_times = RunTimes(listed, cache.state.directory, given_run_times)
     stream = np.random.default_rng(seed)
     nodes = {node.metadata.name for node in listed.nodes}
     groups: dict[tuple[str, str], list[tuple[ListedPod, float]]] = {}
@@ -77,16 +77,16 @@ def make_scenario(
 
 
 def _find_task_tenant(cache: ClusterCache, pod: wire.Pod, nodes: set[str]) -> str | None:
-    """Return whose task a pod is; None for one that only takes room or does not wait for this scheduler.
+    """Return whose task a pod is; None for one that only takes capacity or does not wait for this scheduler.
 
-    One that belongs to its node takes room as long as the node is there: it neither ends nor moves.
+    One that belongs to its node takes capacity as long as the node is there: it neither ends nor moves.
     """
     record = cache.find_pod(pod.metadata.uid)
     if record is None or not record.tenant or belongs_to_node(pod):
         return None
     if record.node is None:
         return record.tenant if record.is_waiting else None
-    is_ours = pod.spec.scheduler_name == cache.books.scheduler_name
+    is_ours = pod.spec.scheduler_name == cache.state.scheduler_name
     return record.tenant if record.node in nodes and is_ours else None
 
 
@@ -145,7 +145,7 @@ def _take_node_pods(model: NodeFacts, pods: Sequence[wire.Pod]) -> NodeFacts:
 
 def _make_tenants(cache: ClusterCache, snapshot: Snapshot) -> Iterator[TenantSpec]:
     """Yield the declared tenants and the implicit ones, each of which has the namespace of its name."""
-    specs = cache.books.directory.specs
+    specs = cache.state.directory.specs
     for tenant in snapshot.tenants:
         own = frozenset({tenant.name.removeprefix(IMPLICIT_PREFIX)})
         yield specs.get(tenant.name) or TenantSpec(tenant.name, namespaces=own)

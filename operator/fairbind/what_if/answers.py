@@ -88,7 +88,7 @@ def _judge(trial: Trial, state: State, submitted: Submitted, given: Mapping[str,
     places = {pod.metadata.uid: place for place, pod in enumerate(submitted.pods)}
     nodes = tuple(bind.server for bind in state.starts if bind.task.uid in places)
     first = min((wait for wait in state.waits if wait.uid in places), key=lambda wait: places[wait.uid], default=None)
-    run_times = RunTimes(submitted.listed, trial.cache.books.directory, given)
+    run_times = RunTimes(submitted.listed, trial.cache.state.directory, given)
     change, wait = None, AT_ONCE if first is None and not submitted.refused else None
     if first is not None and not submitted.refused:
         trial.undo()
@@ -100,7 +100,7 @@ def _judge(trial: Trial, state: State, submitted: Submitted, given: Mapping[str,
     if submitted.refusal is not None:
         reason = f"the API server refuses {submitted.refused} of the pods: {submitted.refusal}"
     return Submission(
-        tenants=tuple(dict.fromkeys(map(trial.cache.books.directory.tenant_of, submitted.namespaces))),
+        tenants=tuple(dict.fromkeys(map(trial.cache.state.directory.tenant_of, submitted.namespaces))),
         pods=len(submitted.pods) + submitted.refused,
         nodes=nodes,
         reason=reason,

@@ -49,7 +49,7 @@ def set_weight(listed: ListedObjects, tenant: str, weight: str) -> ListedObjects
 def _make_tenant_of_namespace(listed: ListedObjects, tenant: str, names: Sequence[str]) -> dict[str, Any]:
     """Return a Tenant for a namespace that has none; its name is that of the implicit tenant, which it replaces."""
     namespace = tenant.removeprefix(IMPLICIT_PREFIX)
-    directory = build_cache(listed).books.directory
+    directory = build_cache(listed).state.directory
     known = {*directory.namespaces, *(pod.metadata.namespace for pod in listed.pods)}
     free = sorted(name for name in known if directory.owner_of(name) is None)
     if namespace not in free:

@@ -126,7 +126,7 @@ def _find_most_frequent(trial: Trial, listed: ListedObjects) -> dict[str, wire.P
 def _count_fitting(trial: Trial, pod: wire.Pod) -> int:
     """Return how many pods like this one the operator's cycle would place beside what runs, if none else waited."""
     uid = f"{ONE_MORE}/{pod.metadata.uid}"
-    spec = make_like(pod.spec, trial.cache.books.scheduler_name)
+    spec = make_like(pod.spec, trial.cache.state.scheduler_name)
     facts = convert_pod(wire.Pod(metadata=_rename(pod.metadata, uid), spec=spec, status=pod.status))
     trial.cache.pods.apply(facts)
     snapshot = trial.cache.build_snapshot()
@@ -134,7 +134,7 @@ def _count_fitting(trial: Trial, pod: wire.Pod) -> int:
     for task_class in snapshot.task_classes:
         task = next((task for task in task_class.tasks if task.uid == uid), None)
         if task is not None and task_class.blocked is None:
-            most = _count_room(snapshot, task_class)
+            most = _count_free(snapshot, task_class)
             tasks = tuple(Task(f"{uid}/{number}", task.name, task.priority, 0.0) for number in range(most))
             if not tasks:
                 return 0
@@ -153,8 +153,8 @@ def _rename(meta: wire.ObjectMeta, uid: str) -> wire.ObjectMeta:
     return wire.ObjectMeta(name=ONE_MORE, namespace=meta.namespace, uid=uid, labels=meta.labels)
 
 
-def _count_room(snapshot: Snapshot, task_class: TaskClass) -> int:
-    """Return a number of tasks beyond which the room does not go, so that no more of them need be asked about."""
+def _count_free(snapshot: Snapshot, task_class: TaskClass) -> int:
+    """Return a number of tasks beyond which the capacity does not go, so that no more of them need be asked about."""
     demand_r = np.array(task_class.demand_r)
     asked = demand_r > 0
     free_kr = np.maximum(snapshot.servers.free_kr[task_class.placement.eligible_k][:, asked], 0)

@@ -119,7 +119,7 @@ class _Search:
 
     def _try_weights(self) -> Change | None:
         tenant = self._wait.task_class.tenant
-        declared = self._trial.cache.books.directory.specs.get(tenant)
+        declared = self._trial.cache.state.directory.specs.get(tenant)
         namespace = self._pods[0].metadata.namespace
         if declared is None and tenant != f"{IMPLICIT_PREFIX}{namespace}":
             return None  # the tenant of all namespaces without one has no weight of its own

@@ -140,7 +140,7 @@ class Trial:
     def _find_gated(self) -> Iterator[WaitingPod]:
         for uid, pod in self._pods.items():
             record = self.cache.find_pod(uid) if pod.spec.scheduling_gates else None
-            is_ours = pod.spec.scheduler_name == self.cache.books.scheduler_name
+            is_ours = pod.spec.scheduler_name == self.cache.state.scheduler_name
             if record is not None and record.node is None and is_ours and pod.metadata.deletion_timestamp is None:
                 gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates or ())
                 yield WaitingPod(uid, record.namespace, record.name, record.tenant, f"{GATED}: {gates}", None)

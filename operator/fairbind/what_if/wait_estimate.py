@@ -143,7 +143,7 @@ class _Estimator:
         return wait
 
     def _push(self, ends: list[tuple[float, int, str]], uid: str, namespace: str, age: float, now: float) -> None:
-        tenant = self._trial.cache.books.directory.tenant_of(namespace)
+        tenant = self._trial.cache.state.directory.tenant_of(namespace)
         seconds = self._run_times.draw(namespace, tenant, age, self._stream)
         if isfinite(seconds):
             heapq.heappush(ends, (now + seconds, len(ends), uid))

@@ -524,7 +524,7 @@ def test_a_whole_cycle_fits_into_the_mirror(cluster: Cluster) -> None:
 
 def test_a_book_that_is_wrong_is_found(cluster: Cluster) -> None:
     cluster.add_pods(make_pod("p", node="a", requests={"cpu": "1"}))
-    cluster.cache.books.servers.books["a"].hold(make_demand({"cpu": 1}), system=False)
+    cluster.cache.state.servers.states["a"].hold(make_demand({"cpu": 1}), system=False)
     cluster.cache._snapshot = None
     with pytest.raises(InvariantError, match="free_kr are"):
         cluster.cache.check_consistent()

@@ -35,7 +35,7 @@ from cluster.builders import (
 )
 from derived import find_wrong
 from fairbind.cluster.cache.cache import ClusterCache
-from fairbind.cluster.classes import books, due
+from fairbind.cluster.classes import cluster_state, due
 from fairbind.cluster.filters.refusals import is_inside
 from fairbind.cluster.objects.facts import PodFacts
 from fairbind.cluster.state import consistency
@@ -445,7 +445,7 @@ class HistoriesInParts(Histories):
         super().__init__()
         self.patches = [
             patch.object(due, "MAX_DUE", 1),
-            patch.object(books, "MAX_SELECTED", 1),
+            patch.object(cluster_state, "MAX_SELECTED", 1),
         ]
         for each in self.patches:
             each.start()

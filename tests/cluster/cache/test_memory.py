@@ -90,7 +90,7 @@ def test_nodes_that_hold_nothing_share_what_says_so() -> None:
     cluster.add_nodes(make_node("a"), make_node("b"))
     pod = make_pod("p", node="a", requests={"cpu": "1"}, containers=[{"ports": [{"hostPort": 80}]}])
     cluster.add_pods(pod)
-    used, unused = (cluster.cache.books.servers.books[name] for name in "ab")
+    used, unused = (cluster.cache.state.servers.states[name] for name in "ab")
     assert (used.held, used.ports) != (unused.held, unused.ports)
     cluster.delete_pod(pod)
     assert used.held is unused.held

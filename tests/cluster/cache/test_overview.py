@@ -46,7 +46,7 @@ def test_an_overview_that_is_built_again_is_the_same_and_leaves_the_picture_alon
     cache.note_waits(decide(cache).waits)
     pictures, overviews = [], []
     for _ in range(3):
-        pictures.append(describe(cache.build_snapshot(), cache.books.usage, cache.books.servers))
+        pictures.append(describe(cache.build_snapshot(), cache.state.usage, cache.state.servers))
         overviews.append(cache.queries.build_overview())
     assert pictures[0] == pictures[1] == pictures[2]
     assert overviews[0] == overviews[1] == overviews[2]
@@ -332,7 +332,7 @@ def see(cache: ClusterCache) -> tuple[Any, ...]:
     report = decide(cache)
     decisions = report.bindings, report.weighted_shares, [(w.first, w.waiting, w.rejections) for w in report.waits]
     snapshot = cache.build_snapshot()
-    picture = describe(snapshot, cache.books.usage, cache.books.servers), [tenant.since for tenant in snapshot.tenants]
+    picture = describe(snapshot, cache.state.usage, cache.state.servers), [tenant.since for tenant in snapshot.tenants]
     return overview, (cache.queries.tenant_states(), cache.queries.unknown_fairness_resources), picture, decisions
 
 

@@ -52,9 +52,9 @@ def test_resources_that_no_node_offers_any_more_are_forgotten() -> None:
     cluster = Cluster()
     for number in range(3):
         cluster.add_nodes(make_node("n1", allocatable={"cpu": "4", f"example.com/r{number}": "1"}))
-    assert set(cluster.cache.books.servers._offered) == {"cpu", "example.com/r2"}
+    assert set(cluster.cache.state.servers._offered) == {"cpu", "example.com/r2"}
     cluster.cache.nodes.delete(read_node(make_node("n1")))
-    assert not cluster.cache.books.servers._offered
+    assert not cluster.cache.state.servers._offered
 
 
 def test_a_decided_pod_has_its_room_until_somebody_else_takes_it() -> None:
@@ -63,23 +63,23 @@ def test_a_decided_pod_has_its_room_until_somebody_else_takes_it() -> None:
     decided = make_pod("decided", requests={"cpu": "2"})
     cluster.add_pods(decided)
     assert cluster.cache.assume("uid-decided", "n1")
-    assert cluster.cache.queries.has_room("uid-decided", "n1")
+    assert cluster.cache.queries.has_capacity("uid-decided", "n1")
     cluster.add_pods(make_pod("other", scheduler="default-scheduler", node="n1", requests={"memory": "9Gi"}))
-    assert cluster.cache.queries.has_room(
+    assert cluster.cache.queries.has_capacity(
         "uid-decided", "n1"
     )  # more memory is held than there is, but it asks for none
     intruder = make_pod("intruder", scheduler="default-scheduler", node="n1", requests={"cpu": "1m"})
     cluster.add_pods(intruder)
-    assert not cluster.cache.queries.has_room("uid-decided", "n1")
+    assert not cluster.cache.queries.has_capacity("uid-decided", "n1")
     cluster.change_pod(intruder, lambda pod: pod["status"].update(phase="Succeeded"))
-    assert cluster.cache.queries.has_room("uid-decided", "n1")
+    assert cluster.cache.queries.has_capacity("uid-decided", "n1")
     cluster.add_nodes(make_node("n1", allocatable={"cpu": "1", "memory": "8Gi", "pods": "110"}))
-    assert not cluster.cache.queries.has_room("uid-decided", "n1")
+    assert not cluster.cache.queries.has_capacity("uid-decided", "n1")
     cluster.cache.forget("uid-decided")
-    assert cluster.cache.queries.has_room("uid-decided", "n1")  # nothing is decided of it
+    assert cluster.cache.queries.has_capacity("uid-decided", "n1")  # nothing is decided of it
     cluster.change_pod(decided, lambda pod: pod["spec"].update(nodeName="n2"))
-    assert cluster.cache.queries.has_room("uid-decided", "n1")  # the API server will refuse it
-    assert cluster.cache.queries.has_room("uid-unknown", "n1")
+    assert cluster.cache.queries.has_capacity("uid-decided", "n1")  # the API server will refuse it
+    assert cluster.cache.queries.has_capacity("uid-unknown", "n1")
 
 
 def test_a_system_pod_takes_room_too() -> None:
@@ -90,7 +90,7 @@ def test_a_system_pod_takes_room_too() -> None:
     cluster.add_pods(
         make_pod("daemon", namespace="kube-system", scheduler="default-scheduler", node="n1", requests={"cpu": "1m"})
     )
-    assert not cluster.cache.queries.has_room("uid-decided", "n1")
+    assert not cluster.cache.queries.has_capacity("uid-decided", "n1")
 
 
 def test_a_decided_pod_has_its_host_port_until_somebody_else_takes_it() -> None:
@@ -99,9 +99,9 @@ def test_a_decided_pod_has_its_host_port_until_somebody_else_takes_it() -> None:
     cluster.add_nodes(make_node("n1"))
     cluster.add_pods(make_pod("decided", containers=[port]), make_pod("same", containers=[port]))
     cluster.cache.assume("uid-decided", "n1")
-    assert cluster.cache.queries.has_room("uid-decided", "n1")  # it is its own
+    assert cluster.cache.queries.has_capacity("uid-decided", "n1")  # it is its own
     other = make_pod("other", scheduler="default-scheduler", node="n1", containers=[port])
     cluster.add_pods(other)
-    assert not cluster.cache.queries.has_room("uid-decided", "n1")
+    assert not cluster.cache.queries.has_capacity("uid-decided", "n1")
     cluster.delete_pod(other)
-    assert cluster.cache.queries.has_room("uid-decided", "n1")
+    assert cluster.cache.queries.has_capacity("uid-decided", "n1")

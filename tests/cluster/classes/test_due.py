@@ -9,7 +9,7 @@ import pytest
 
 from cluster.builders import Cluster, Json, make_node, make_pod, read_node
 from cluster.counting import count_calls
-from fairbind.cluster.classes import books, due
+from fairbind.cluster.classes import cluster_state, due
 from fairbind.cluster.classes.snapshot import SnapshotBuilder
 from fairbind.cluster.loop.deciding import Decider
 from fairbind.cluster.loop.pacing_events import RunCycle
@@ -77,7 +77,7 @@ class World:
 @pytest.fixture
 def parts_of_three(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(due, "MAX_DUE", 3)
-    monkeypatch.setattr(books, "MAX_SELECTED", 3)
+    monkeypatch.setattr(cluster_state, "MAX_SELECTED", 3)
 
 
 def list_uids(classes: list[TaskClass]) -> list[str]:

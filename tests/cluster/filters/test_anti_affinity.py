@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cluster.builders import Cluster, Json, make_namespace, make_node, make_pod, read_node, read_pod
 from cluster.counting import count_calls
-from fairbind.cluster.classes import books
+from fairbind.cluster.classes import cluster_state
 from fairbind.cluster.filters.anti_affinity import AntiAffinity
 from fairbind.cluster.filters.selector_bits import SelectorBits
 from fairbind.cluster.objects.budget import MAX_REPELLING_TERMS
@@ -147,7 +147,7 @@ def test_a_term_on_a_node_that_does_not_exist_is_compared_with_nothing() -> None
     term = {"topologyKey": "zone", "labelSelector": {}, "namespaceSelector": {}}
     cluster.add_pods(make_pod("wild", namespace="two", scheduler="another", node="none", affinity=repel(term)))
     assert cluster.find_eligible("uid-waiting") == {"a"}
-    assert not cluster.cache.books.anti_affinity._domains
+    assert not cluster.cache.state.anti_affinity._domains
 
     cluster.add_nodes(make_node("none", labels={"zone": "x"}))
     assert cluster.find_eligible("uid-waiting") == set()
@@ -157,7 +157,7 @@ def test_a_term_on_a_node_that_does_not_exist_is_compared_with_nothing() -> None
     cluster.cache.check_consistent()
     cluster.cache.nodes.delete(read_node(make_node("none")))
     assert cluster.find_eligible("uid-waiting") == {"a"}
-    assert not cluster.cache.books.anti_affinity._domains
+    assert not cluster.cache.state.anti_affinity._domains
 
 
 def make_crowd(count: int) -> Cluster:
@@ -233,7 +233,9 @@ def test_each_group_of_pods_is_asked_once_whatever_the_number_of_terms(monkeypat
         }
         for number in range(32)
     ]
-    counts = count_calls(monkeypatch, (LabelSelector, "is_met_by"), (SelectorBits, "find_met"), (books, "locate"))
+    counts = count_calls(
+        monkeypatch, (LabelSelector, "is_met_by"), (SelectorBits, "find_met"), (cluster_state, "locate")
+    )
     cluster.add_pods(make_pod("evil", node="a", affinity=repel(*terms)))
 
     assert cluster.find_eligible("uid-w0") == {"b"}

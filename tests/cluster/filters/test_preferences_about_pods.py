@@ -149,6 +149,6 @@ def test_nothing_is_kept_of_pods_that_are_gone() -> None:
         cluster.delete_pod(pod)
     cluster.cache.check_consistent()
 
-    books = cluster.cache.books
-    assert not any((books.topology._waiting_carry, books.topology._placed_carry._pods, books.topology._users))
-    assert not any((books.anti_affinity._uses, books.anti_affinity._terms))
+    state = cluster.cache.state
+    assert not any((state.topology._waiting_carry, state.topology._placed_carry._pods, state.topology._users))
+    assert not any((state.anti_affinity._uses, state.anti_affinity._terms))

@@ -221,10 +221,10 @@ def test_nothing_is_kept_when_all_pods_are_gone() -> None:
     cluster.cache.nodes.delete(read_node(make_node("b")))
     cluster.cache.check_consistent()
 
-    books = cluster.cache.books
-    assert not any((books.topology._watched, books.topology._users, books.topology._carried))
-    assert not any((books.topology.placed._groups, books.topology.placed._selected, books.anti_affinity._uses))
-    assert not books.anti_affinity._terms
+    state = cluster.cache.state
+    assert not any((state.topology._watched, state.topology._users, state.topology._carried))
+    assert not any((state.topology.placed._groups, state.topology.placed._selected, state.anti_affinity._uses))
+    assert not state.anti_affinity._terms
 
 
 def test_classes_that_wish_the_same_share_their_rules() -> None:

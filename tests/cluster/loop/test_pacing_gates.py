@@ -264,7 +264,7 @@ def test_one_gate_a_cycle_is_opened_without_room_and_the_next_cycle_comes_at_onc
     assert gates.wake_at == 11.0
     assert find(Announce, gates.feed(BindEnded("t0", BindResult.BOUND), 11.0)) == []
     assert decide_scale_ups(gates, [*make_binds(1, first=1), *other], 20.0) == [], "the first has reached its most"
-    gates.feed(PodReserved("t0", has_room=True), 30.0)
+    gates.feed(PodReserved("t0", has_capacity=True), 30.0)
     assert decide_scale_ups(gates, other, 40.0) == other
     assert find(GiveBack, gates.tick(30.0 + TIMEOUT)) == [GiveBack("t0")]
 
@@ -275,9 +275,9 @@ def test_one_gate_a_cycle_is_opened_without_room_and_the_next_cycle_comes_at_onc
 def test_no_gate_is_opened_without_room_before_those_with_room_are_open(event: Event) -> None:
     """The other scheduler would give it the room of one of them."""
     gates = Gates(most=8, most_scale_ups=1)
-    room, late = make_binds(1), make_binds(1, "other")
+    free, late = make_binds(1), make_binds(1, "other")
     assert gates.find_cycle(10.0)
-    assert gates.feed(Decided(room, True, 1, frozenset({"t0"}), list(list_binds(late))), 11.0) == room
+    assert gates.feed(Decided(free, True, 1, frozenset({"t0"}), list(list_binds(late))), 11.0) == free
     gates.feed(CycleEnded(0.0), 11.0)
     assert gates.wake_at > 11.5
     gates.feed(event, 11.5)
@@ -292,10 +292,10 @@ def test_gates_with_room_that_are_opened_one_after_the_other_hold_it_back_for_a_
     for n in range(4):
         now = 10.0 + n * MAX_HELD_SECONDS / 2
         assert gates.find_cycle(now)
-        room = make_binds(1, first=n)
-        instructions = gates.feed(Decided(room, True, 1, frozenset({f"t{n}"}), list(list_binds(late))), now)
+        free = make_binds(1, first=n)
+        instructions = gates.feed(Decided(free, True, 1, frozenset({f"t{n}"}), list(list_binds(late))), now)
         gates.feed(CycleEnded(0.0), now)
-        assert [each for each in instructions if each in room] == room
+        assert [each for each in instructions if each in free] == free
         opened += [each for each in late if each in instructions]
         if opened:
             break

@@ -143,8 +143,8 @@ def test_room_that_is_kept_for_another_turn_is_refused(world: World) -> None:
     world.give("uid-q", "m")
     assert world.filter("uid-q", "m", "n") == ["m"]
     found = world.extender.filter(Identity("uid-q"), ["m", "n"], 0.0)
-    assert found.FailedNodes == {"n": extender.NO_ROOM}
-    assert world.extender.begin_binding(Identity("uid-q"), "n") == extender.NO_ROOM
+    assert found.FailedNodes == {"n": extender.NOT_FREE}
+    assert world.extender.begin_binding(Identity("uid-q"), "n") == extender.NOT_FREE
 
 
 def test_a_policy_by_class_passes_exactly_the_nodes_of_the_decided_class() -> None:

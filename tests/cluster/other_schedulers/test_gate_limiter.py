@@ -189,24 +189,24 @@ def test_pods_without_room_take_no_places_and_have_no_time_until_they_get_room()
     assert gate_limiter.scale_up("v", B, 0.0) is ScaleUp.OPEN
     assert gate_limiter.free == 1
     assert gate_limiter.find_next_timeout() == inf
-    gate_limiter.note_room("x", 100.0, has_room=True)
-    gate_limiter.note_room("x", 110.0, has_room=True)
+    gate_limiter.note_capacity("x", 100.0, has_capacity=True)
+    gate_limiter.note_capacity("x", 110.0, has_capacity=True)
     assert gate_limiter.free == 0
     assert gate_limiter.find_next_timeout() == 100.0 + TIMEOUT_SECONDS
     assert gate_limiter.scale_up("z", A, 100.0) is ScaleUp.OPEN, "one more may look for a node"
-    gate_limiter.note_room("x", 120.0, has_room=False)
+    gate_limiter.note_capacity("x", 120.0, has_capacity=False)
     assert (gate_limiter.free, gate_limiter.find_next_timeout()) == (1, inf)
-    gate_limiter.note_room("x", 200.0, has_room=True)
+    gate_limiter.note_capacity("x", 200.0, has_capacity=True)
     assert gate_limiter.expire(200.0 + TIMEOUT_SECONDS) == ["x"]
-    gate_limiter.note_room("x", 300.0, has_room=True)
+    gate_limiter.note_capacity("x", 300.0, has_capacity=True)
     assert gate_limiter.is_overdue("x"), "it had its time"
 
 
 def test_the_time_of_others_goes_on_without_room() -> None:
     gate_limiter = GateLimiter(most_scale_ups=2)
     gate_limiter.open("x", A, 0.0)
-    gate_limiter.note_room("x", 10.0, has_room=False)
-    gate_limiter.note_room("unknown", 10.0, has_room=False)
+    gate_limiter.note_capacity("x", 10.0, has_capacity=False)
+    gate_limiter.note_capacity("unknown", 10.0, has_capacity=False)
     assert gate_limiter.expire(TIMEOUT_SECONDS) == ["x"]
 
 
@@ -237,8 +237,8 @@ def test_a_tenant_that_makes_other_pods_again_and_again_is_waited_for_less_and_l
 @pytest.mark.parametrize("most", [0, 1])
 def test_after_a_restart_pods_without_room_scale_up_where_pods_may(most: int) -> None:
     gate_limiter = GateLimiter(most_scale_ups=most)
-    gate_limiter.recover("x", A, 0.0, has_room=False)
-    gate_limiter.recover("y", A, 0.0, has_room=True)
+    gate_limiter.recover("x", A, 0.0, has_capacity=False)
+    gate_limiter.recover("y", A, 0.0, has_capacity=True)
     assert gate_limiter.expire(TIMEOUT_SECONDS) == (["y"] if most else ["x", "y"])
     assert gate_limiter.scale_up("z", A, 0.0) is (ScaleUp.WAIT if most else ScaleUp.PASS)
     assert len(gate_limiter) == 2

@@ -104,7 +104,7 @@ class Mirrored:
         pod = self._cache.find_pod(uid)
         seen = "gone" if pod is None else f"{pod.tenant} {pod.node} {pod.assumed} {pod.is_waiting}"
         queries = self._cache.queries
-        return f"pod {uid} {seen} may={queries.may_use(uid, node)} room={queries.has_room(uid, node)}"
+        return f"pod {uid} {seen} may={queries.may_use(uid, node)} room={queries.has_capacity(uid, node)}"
 
     def render_overview(self, fair_shares: Mapping[str, float] | None) -> str:
         return render_overview(self._cache.queries.build_overview(fair_shares))

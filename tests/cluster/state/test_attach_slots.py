@@ -194,10 +194,10 @@ def test_slots_of_system_pods_are_no_tenants() -> None:
 def test_a_node_that_changes_leaves_all_classes_as_they_are_for_its_slots() -> None:
     cluster = SlotCluster()
     cluster.cache.build_snapshot()
-    version = cluster.cache.books.servers.claimed.revision
+    version = cluster.cache.state.servers.claimed.revision
     cluster.add_nodes(make_node("a", allocatable={**LARGE, "cpu": "32"}))
     cluster.cache.build_snapshot()
-    assert cluster.cache.books.servers.claimed.revision == version
+    assert cluster.cache.state.servers.claimed.revision == version
 
 
 backlogs = st.lists(

@@ -10,7 +10,7 @@ import pytest
 from cluster.builders import Json, make_pod, read_pod
 from cluster.counting import count_calls
 from cluster.devices import DeviceCluster
-from fairbind.cluster.classes.books import Books
+from fairbind.cluster.classes.cluster_state import ClusterState
 from fairbind.cluster.objects.device_claims import MAX_DEVICE_CLAIMS
 from fairbind.cluster.objects.facts import FAIRBIND_GATE
 from fairbind.scheduling import run_cycle
@@ -52,7 +52,7 @@ OF_TEMPLATE = use("b", resourceClaimTemplateName="gpus")
 
 def waits_for_nothing(cluster: DeviceCluster, uid: str = "uid-p") -> bool:
     cluster.cache.build_snapshot()
-    queue = cluster.cache.books.find_queue(uid)
+    queue = cluster.cache.state.find_queue(uid)
     assert queue is not None
     return queue.unsupported is None
 
@@ -116,7 +116,7 @@ def test_a_claim_costs_what_waits_for_it_and_not_what_there_is(
     for n in range(300):
         cluster.add_pods(claiming(f"p{n}", [use("a", resourceClaimName=f"c{n}")]))
     cluster.cache.build_snapshot()
-    counts = count_calls(monkeypatch, (Books, "move"))
+    counts = count_calls(monkeypatch, (ClusterState, "move"))
     cluster.put_claim("c7", [])
     assert waits_for_nothing(cluster, "uid-p7")
     assert counts["move"] <= 2
@@ -145,12 +145,12 @@ def test_whatever_happens_the_books_equal_those_that_are_rebuilt(seed: int) -> N
                 cluster.add_pods(pods[name])
         if step % 4 == 0:
             cluster.cache.check_consistent()
-            queues = cluster.cache.books.queues
+            queues = cluster.cache.state.queues
             judged += len({key.unsupported is None for key in queues}) == 2
             for bind in run_cycle(cluster.cache.build_snapshot(), cluster.cache.settings, 0.0).bindings[:1]:
                 cluster.cache.assume(bind.task.uid, bind.server)
     assert judged
     for pod in pods.values():
         cluster.delete_pod(pod)
-    assert not cluster.cache.books.devices._pods_awaiting
-    assert not cluster.cache.books.devices._awaited
+    assert not cluster.cache.state.devices._pods_awaiting
+    assert not cluster.cache.state.devices._awaited

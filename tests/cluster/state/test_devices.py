@@ -8,7 +8,7 @@ import pytest
 from cluster.builders import Json, make_node, make_pod, read_node
 from cluster.counting import count_calls
 from cluster.devices import CLASS, DRIVER, GPU, IMPLICIT, DeviceCluster
-from fairbind.cluster.classes.books import Books
+from fairbind.cluster.classes.cluster_state import ClusterState
 from fairbind.cluster.messages import compute_condition_reason, format_unschedulable
 from fairbind.cluster.state.devices import Devices
 from fairbind.cluster.state.forecast import find_opened
@@ -53,7 +53,7 @@ def test_what_a_placed_pod_holds_through_a_claim_counts_in_the_share_and_takes_n
     cluster.put_claim("claim", ["gpu-0", "gpu-1"], ["uid-p"], is_gone=True)
     assert cluster.find_held() == {}
     assert cluster.find_total(IMPLICIT) is None
-    assert "deviceclass" not in str(cluster.cache.books.servers.books)
+    assert "deviceclass" not in str(cluster.cache.state.servers.states)
 
 
 def test_a_device_counts_the_same_whether_a_claim_or_a_device_plugin_gave_it(cluster: DeviceCluster) -> None:
@@ -86,7 +86,7 @@ def test_claims_take_nothing_from_what_a_device_plugin_offers_on_the_same_node(c
 
     assert [(bind.task.uid, bind.server) for bind in report.bindings] == [("uid-waits", "a")]
     assert cluster.cache.assume("uid-waits", "a")
-    assert cluster.cache.queries.has_room("uid-waits", "a")
+    assert cluster.cache.queries.has_capacity("uid-waits", "a")
     assert cluster.find_free("a", GPU) == 0
     assert cluster.find_held() == {GPU: 11}
     cluster.cache.check_consistent()
@@ -253,7 +253,7 @@ def test_a_pod_that_asks_for_what_only_claims_serve_is_told_so(
     cluster.add_nodes(make_node("c", allocatable={**GPUS, IMPLICIT: "1"}))
     assert wait_of(cluster, "uid-p") is None
     cluster.cache.check_consistent()
-    cluster.cache.nodes.delete(cluster.cache.books.servers.books["c"].node)  # type: ignore[arg-type]
+    cluster.cache.nodes.delete(cluster.cache.state.servers.states["c"].node)  # type: ignore[arg-type]
     assert wait_of(cluster, "uid-p") is not None
     cluster.put_class(is_gone=True)
     answer = wait_of(cluster, "uid-p")
@@ -278,7 +278,7 @@ def test_a_pod_that_another_scheduler_may_place_by_a_claim_is_not_refused() -> N
     cluster.add_pods(make_pod("p", requests={GPU: "1"}, scheduler="default-scheduler", schedulingGates=gates))
 
     assert wait_of(cluster, "uid-p") == ("Unschedulable", word_insufficient(GPU))
-    assert find_opened(cluster.cache.books.entries) == []
+    assert find_opened(cluster.cache.state.entries) == []
 
 
 def change_something(cluster: DeviceCluster, dice: random.Random) -> None:
@@ -331,7 +331,7 @@ def test_whatever_happens_the_books_equal_those_that_are_made_anew(seed: int) ->
     for pod in pods.values():
         cluster.delete_pod(pod)
     assert cluster.cache.build_snapshot().tenants == ()
-    assert cluster.cache.books.devices._held == {}
+    assert cluster.cache.state.devices._held == {}
 
 
 def test_a_change_of_one_claim_costs_what_the_claim_holds_and_not_what_there_is(
@@ -342,7 +342,7 @@ def test_a_change_of_one_claim_costs_what_the_claim_holds_and_not_what_there_is(
         cluster.put_claim(f"c{number}", [f"gpu-{number}"], [f"uid-p{number}"])
         cluster.place(f"p{number}")
     assert cluster.find_held() == {IMPLICIT: 200}
-    counts = count_calls(monkeypatch, (Devices, "_count"), (Devices, "find_capacity"), (Books, "move"))
+    counts = count_calls(monkeypatch, (Devices, "_count"), (Devices, "find_capacity"), (ClusterState, "move"))
 
     cluster.put_claim("c7", ["gpu-7", "gpu-8"], ["uid-p7"])
     assert cluster.find_held() == {IMPLICIT: 201}

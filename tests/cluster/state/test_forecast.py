@@ -93,10 +93,10 @@ def test_a_gate_that_is_being_opened_moves_too_and_stays_when_it_fits_nowhere(wo
     decide(world, "p", "a", opens=False)
     world.add_pods(make_pod("other", node="a", requests={"cpu": "4"}))
     assert find_reserved(world, "p") == {"p": "b"}
-    assert world.cache.queries.has_room("uid-p", "a"), "not what was decided first, but there is room"
+    assert world.cache.queries.has_capacity("uid-p", "a"), "not what was decided first, but there is room"
     world.add_pods(make_pod("more", node="b", requests={"cpu": "4"}))
     assert find_reserved(world, "p") == {"p": "b"}
-    assert not world.cache.queries.has_room("uid-p", "b")
+    assert not world.cache.queries.has_capacity("uid-p", "b")
 
 
 def test_by_server_class_a_gate_that_is_being_opened_moves_inside_the_class(world: World) -> None:
@@ -147,7 +147,7 @@ def test_a_new_leader_looks_on_for_room_for_what_fits_nowhere(world: World) -> N
     pods = [make_pod(name, scheduler=OTHER, requests={"cpu": "4"}) for name in ("p0", "p1", "p2")]
     world.add_pods(other, *pods)
     found = world.cache.recover(most=9, but={"uid-p2"})
-    assert [(uid, has_room) for uid, _, has_room in found] == [("uid-p0", True), ("uid-p1", False)]
+    assert [(uid, has_capacity) for uid, _, has_capacity in found] == [("uid-p0", True), ("uid-p1", False)]
     assert find_reserved(world, "p0", "p1", "p2") == {"p0": "a", "p1": None, "p2": None}
     world.delete_pod(other)
     assert find_reserved(world, "p0", "p1", "p2") == {"p0": "a", "p1": "b", "p2": None}
@@ -159,6 +159,6 @@ def test_pods_that_are_gone_are_forgotten(world: World) -> None:
     for pod in pods:
         world.delete_pod(pod)
     assert world.get_cpus() == (4000, 4000, 0)
-    forecast = world.cache.books.forecast
+    forecast = world.cache.state.forecast
     assert not forecast.reserved
     assert not forecast.unplaced

@@ -30,7 +30,7 @@ class World(Cluster):
     def get_cpus(self) -> tuple[int, int, int]:
         """What is free on both nodes, and what counts in the tenant's share; the books agree with rebuilt ones."""
         self.cache.check_consistent()
-        allocated = self.get_allocated(TEAM) if TEAM in self.cache.books.usage.by_name else {}
+        allocated = self.get_allocated(TEAM) if TEAM in self.cache.state.usage.by_name else {}
         return self.get_free("a")["cpu"], self.get_free("b")["cpu"], allocated.get("cpu", 0)
 
 
@@ -165,15 +165,15 @@ def test_gates_whose_turn_never_comes_are_found_among_those_that_wait(world: Wor
     system, tenants = make_gated("s", namespace="kube-system"), make_gated("t")
     world.add_pods(system, tenants, make_pod("running", node="a"), make_gated("own", namespace="kube-system"))
     assert [facts.uid for facts in world.cache.queries.find_stray_gates()] == ["uid-s", "uid-own"]
-    assert world.cache.books.gated.keys() == {"uid-s", "uid-t", "uid-own"}
+    assert world.cache.state.gated.keys() == {"uid-s", "uid-t", "uid-own"}
     world.change_pod(system, open_gate)
     world.change_pod(tenants, lambda pod: pod["metadata"].update(deletionTimestamp="2026-01-01T00:01:00Z"))
     world.delete_pod(make_gated("own", namespace="kube-system"))
-    assert not world.cache.books.gated
+    assert not world.cache.state.gated
     again = make_gated("again", namespace="kube-system")
     world.add_pods(again)
     world.change_pod(again, lambda pod: pod["status"].update(phase="Failed"))
-    assert not world.cache.books.gated
+    assert not world.cache.state.gated
 
 
 def test_what_the_other_scheduler_honours_does_not_keep_a_pod_from_its_turn(world: World) -> None:

@@ -268,8 +268,8 @@ def test_all_nodes_at_once_get_the_answer_that_each_gets_alone(seed: int) -> Non
         cluster.add("csidrivers", DRIVER, spec={"storageCapacity": True})
     for number in range(3):
         nodes = {"matchLabels": {ZONE: dice.choice("abc")}}
-        room = dice.choice(("1Gi", "2Gi"))
-        cluster.add("csistoragecapacities", f"c{number}", capacity=room, storageClassName="late", nodeTopology=nodes)
+        free = dice.choice(("1Gi", "2Gi"))
+        cluster.add("csistoragecapacities", f"c{number}", capacity=free, storageClassName="late", nodeTopology=nodes)
     for number in range(dice.randrange(8)):
         cluster.add_free(f"v{number}", dice.choice((*"abc", None)), dice.choice(("1Gi", "2Gi", "3Gi")))
     claims = [f"claim-{number}" for number in range(dice.choice((1, 2, 3)))]
@@ -278,10 +278,10 @@ def test_all_nodes_at_once_get_the_answer_that_each_gets_alone(seed: int) -> Non
     cluster.add_pods(claiming("pod", *claims))
 
     allowed = cluster.find_eligible("uid-pod")
-    for book in list(cluster.cache.books.servers.books.values()):
+    for book in list(cluster.cache.state.servers.states.values()):
         assert book.node is not None
         name = book.node.name
-        facts = cluster.cache.books.entries["uid-pod"].facts
-        planned = cluster.cache.books.volumes.plan(facts, name, dict(book.node.labels))
-        cluster.cache.books.volumes.end_plan("uid-pod")
+        facts = cluster.cache.state.entries["uid-pod"].facts
+        planned = cluster.cache.state.volumes.plan(facts, name, dict(book.node.labels))
+        cluster.cache.state.volumes.end_plan("uid-pod")
         assert planned == (name in allowed), name

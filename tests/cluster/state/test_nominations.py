@@ -182,7 +182,7 @@ def test_a_promise_that_is_stale_keeps_nothing(cluster: Cluster, change: Any, sc
     assert cluster.get_free("a")["cpu"] == 4000
     cluster.delete_pod(pod)
     cluster.cache.check_consistent()
-    assert set(cluster.cache.books.servers.books) == {"a"}
+    assert set(cluster.cache.state.servers.states) == {"a"}
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_who_may_take_it_follows_the_promises_that_come_and_go(cluster: Cluster)
     assert decide(cluster) == {"mid": "a"}
     cluster.delete_pod(low)
     assert decide(cluster) == {"mid": "a"}
-    assert not any(key.has_reserved for key in cluster.cache.books.queues)
+    assert not any(key.has_reserved for key in cluster.cache.state.queues)
 
 
 def test_only_classes_that_may_use_it_are_made_anew(cluster: Cluster) -> None:

@@ -135,7 +135,7 @@ def decide(cluster: Cluster) -> dict[str, str]:
     sent = {}
     queries = cluster.cache.queries
     for bind in report.bindings:
-        if queries.may_use(bind.task.uid, bind.server) and queries.has_room(bind.task.uid, bind.server):
+        if queries.may_use(bind.task.uid, bind.server) and queries.has_capacity(bind.task.uid, bind.server):
             sent[bind.task.uid] = bind.server
         else:
             cluster.cache.forget(bind.task.uid)
@@ -347,7 +347,7 @@ def test_whatever_happens_the_books_equal_those_that_are_made_anew(cluster: Volu
 def test_pods_without_claims_are_not_in_these_books(cluster: VolumeCluster) -> None:
     cluster.add_pods(make_pod("plain", volumes=[{"name": "v", "emptyDir": {}}]))
 
-    volumes = cluster.cache.books.volumes
+    volumes = cluster.cache.state.volumes
     assert volumes.describe()[:3] == ({}, {}, {})  # type: ignore[index]
     task_class: TaskClass = cluster.get_class("uid-plain")
     assert task_class.blocked is None
@@ -360,6 +360,6 @@ def test_a_pod_whose_binding_failed_is_not_in_its_own_way(cluster: VolumeCluster
     assert cluster.cache.assume("uid-pod", "a")
     cluster.cache.forget("uid-pod")
 
-    key = cluster.cache.books.find_queue("uid-pod")
+    key = cluster.cache.state.find_queue("uid-pod")
     assert key is not None
     assert key.unsupported is None

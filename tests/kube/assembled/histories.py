@@ -200,8 +200,8 @@ class History:
         unfinished = [] if any(replica.leads for replica in self.scene.replicas) else ["nobody leads"]
         for key, pod in server.kinds["pods"].objects.items():
             if not pod["spec"].get("nodeName"):
-                if room := find_room(server, pod):
-                    unfinished.append(f"{key} would fit on {room}")
+                if free := find_room(server, pod):
+                    unfinished.append(f"{key} would fit on {free}")
                 elif not _says_why_it_waits(pod):
                     unfinished.append(f"{key} waits and says nothing")
         return unfinished

@@ -387,8 +387,8 @@ async def test_pods_that_wait_for_volumes_do_not_stop_a_namespace_without_any() 
     """A provisioner that never answers, and more pods of many namespaces than there are places for bindings."""
     async with providing() as (scene, controllers):
         controllers.is_away = True
-        room = {"cpu": "1000", "memory": "1Ti", "pods": "1000"}
-        scene.server.put("nodes", make_node("large", allocatable=room, labels={"kubernetes.io/hostname": "large"}))
+        free = {"cpu": "1000", "memory": "1Ti", "pods": "1000"}
+        scene.server.put("nodes", make_node("large", allocatable=free, labels={"kubernetes.io/hostname": "large"}))
         teams = [f"team-{number}" for number in range(18)]
         keys = [(team, f"c{number}") for team in teams for number in range(32)]
         for team, name in keys:

@@ -47,8 +47,8 @@ def put_claiming(scene: Scene, namespace: str, *names: str) -> list[str]:
 
 
 def put_large_node(scene: Scene) -> None:
-    room = {"cpu": "1000", "memory": "1Ti", "pods": "2000"}
-    scene.server.put("nodes", make_node("large", allocatable=room, labels={HOST: "large"}))
+    free = {"cpu": "1000", "memory": "1Ti", "pods": "2000"}
+    scene.server.put("nodes", make_node("large", allocatable=free, labels={HOST: "large"}))
 
 
 LOSSES: dict[str, Callable[[Scene, str], object]] = {
@@ -222,7 +222,7 @@ async def test_claims_that_are_never_bound_take_turns_with_others_of_their_tenan
             "tenants", {"metadata": {"name": "both"}, "spec": {"namespaces": ["team", "fine"], "weight": 1}}
         )
         put_claiming(scene, "team", *(f"c{n}" for n in range(MOST_PLANS)))
-        plans = scene.leader.operator.parts.cache.books.volumes.plans
+        plans = scene.leader.operator.parts.cache.state.volumes.plans
         await scene.pass_until(lambda: len(plans.by_uid) == MOST_PLANS)
         (key,) = put_claiming(scene, "fine", "c")
         await asyncio.sleep(CLAIM_SECONDS / 2)

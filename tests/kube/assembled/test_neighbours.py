@@ -35,8 +35,8 @@ async def measure(
 ) -> float:
     """Return how long the pods of one namespace took to be bound, while so many of another one waited."""
     async with playing(solves=False) as scene:
-        room = {"cpu": "100", "pods": "2000", "memory": "64Gi"}
-        scene.server.put("nodes", make_node("n1", allocatable=room))
+        free = {"cpu": "100", "pods": "2000", "memory": "64Gi"}
+        scene.server.put("nodes", make_node("n1", allocatable=free))
         await scene.pass_until_leading()
         scene.cause(delay(usual_seconds, BINDINGS_OF_OTHER), *faults)
         began = scene.now

@@ -479,7 +479,7 @@ async def test_nothing_is_sent_when_somebody_else_took_the_room_meanwhile(harnes
     harness.server.add("q")
     crowded: set[tuple[str, str]] = set()
     binder = harness.binder = harness.make_binder(in_flight=1)
-    binder.has_room = lambda uid, node: (uid, node) not in crowded
+    binder.has_capacity = lambda uid, node: (uid, node) not in crowded
     first, second = asyncio.create_task(harness.bind("p")), asyncio.create_task(harness.bind("q"))
     await eventually(lambda: harness.server.open_requests)
     crowded.update({("uid-p", "n1"), ("uid-q", "n1")})
@@ -494,7 +494,7 @@ async def test_a_lost_binding_to_a_node_without_room_is_looked_at_before_its_roo
     harness: Harness,
 ) -> None:
     rooms = iter([True, False])
-    harness.binder.has_room = lambda _uid, _node: next(rooms)
+    harness.binder.has_capacity = lambda _uid, _node: next(rooms)
     harness.server.tricks = [DROPPED_AFTER]
     assert await harness.bind() is BindResult.BOUND
     assert [seen.method for seen in harness.server.seen] == ["POST", "GET"]

@@ -39,8 +39,8 @@ def test_a_queue_that_may_not_be_taken_from_keeps_its_place() -> None:
 def test_a_full_queue_loses_its_oldest_item() -> None:
     queue = make_queue("aaaa")
 
-    assert not queue.has_room("a")
-    assert queue.has_room("b")
+    assert not queue.has_place("a")
+    assert queue.has_place("b")
     assert len(queue) == 3
     assert queue.add("a", "a4") == "a1"
     assert queue.add("b", "b0") is None

@@ -1,3 +1,3 @@
-"""The books of the cluster, kept up to date change by change, and the snapshots made from them."""
+"""The state of the cluster, kept up to date change by change, and the snapshots made from them."""
 
 from __future__ import annotations

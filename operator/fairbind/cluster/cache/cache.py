@@ -1,11 +1,11 @@
 """The cache: what the cluster looks like, as far as a scheduling decision depends on it.
 
 Reflectors feed it pods, nodes and namespaces; the handlers of custom resources feed it tenants and settings; the loop
-notes what it decided. Every change moves one pod or one node in the `books`, so a snapshot (`snapshot`) is cheap. What
+notes what it decided. Every change moves one pod or one node in the `state`, so a snapshot (`snapshot`) is cheap. What
 others ask goes to `queries`.
 
-A decision is assumed at once: the pod holds its room from then on, so that the next cycle does not give it away while
-the binding is under way. A failed binding takes the assumption back. What the API says wins over what we assumed.
+A decision is assumed at once: the pod holds its capacity from then on, so that the next cycle does not give it away
+while the binding is under way. A failed binding takes the assumption back. What the API says wins over what we assumed.
 
 A system pod is a pod in a system namespace that no Tenant claims by name and that does not ask for our scheduler; it
 makes its node smaller and belongs to no tenant.
@@ -20,7 +20,7 @@ import msgspec
 from fairbind.cluster.cache.feeds import Feed
 from fairbind.cluster.cache.object_feeds import make_device_feeds, make_volume_feeds
 from fairbind.cluster.cache.queries import ListClosed, Queries
-from fairbind.cluster.classes.books import Books
+from fairbind.cluster.classes.cluster_state import ClusterState
 from fairbind.cluster.classes.snapshot import Scale, SnapshotBuilder
 from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts
 from fairbind.cluster.state.consistency import check_same, describe
@@ -44,11 +44,11 @@ class ClusterCache:
     is_limited: whether a snapshot shows a tenant's very many different pods one part after the other, as the operator
     must. on_arrival: called with the UID of a pod of those schedulers that has come to a node (True), or is gone
     (False). on_opened: called with the UID of such a pod whose gate was opened. on_reserved: called with the UID of
-    such a pod for which other room is reserved than was decided for it (True), or none (False).
+    such a pod for which other capacity is reserved than was decided for it (True), or none (False).
     on_rejection: called with what for, when a kubelet refused one of our pods. list_closed: see `Queries`.
     wall_clock: seconds since the epoch.
     volume_feeds, device_feeds: for each kind of object about volumes, and about devices, where it goes.
-    queries: what others ask. books: the state, to be changed by the cache only.
+    queries: what others ask. state: of the cluster, to be changed by the cache only.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class ClusterCache:
         is_limited: bool = True,
         on_arrival: Callable[[str, bool], None] = lambda _uid, _is_bound: None,
         on_opened: Callable[[str], None] = lambda _uid: None,
-        on_reserved: Callable[[str, bool], None] = lambda _uid, _has_room: None,
+        on_reserved: Callable[[str, bool], None] = lambda _uid, _has_capacity: None,
         on_rejection: Callable[[str], None] = lambda _rejection: None,
         list_closed: ListClosed = lambda _tenant, _demand_r, _most_seconds: (),
         wall_clock: Callable[[], float] = lambda: 0.0,
@@ -75,13 +75,15 @@ class ClusterCache:
         self._on_opened = on_opened
         self._on_reserved = on_reserved
         directory = Directory(SYSTEM_NAMESPACES | {operator_namespace or "kube-system"})
-        self.books = Books(scheduler_name, directory, gated_scheduler, asking=asking, narrows_to_nodes=narrows_to_nodes)
-        self._builder = SnapshotBuilder(self.books, is_limited=is_limited)
+        self.state = ClusterState(
+            scheduler_name, directory, gated_scheduler, asking=asking, narrows_to_nodes=narrows_to_nodes
+        )
+        self._builder = SnapshotBuilder(self.state, is_limited=is_limited)
         self._snapshot: Snapshot | None = None
         self._decided: ServerTable | None = None
-        self.queries = Queries(self.books, self.build_snapshot, list_closed)
+        self.queries = Queries(self.state, self.build_snapshot, list_closed)
         self.pods: Feed[PodFacts] = Feed(
-            key=lambda pod: pod.uid, put=self._put_pod, remove=self._remove_pod, known=self.books.entries.keys
+            key=lambda pod: pod.uid, put=self._put_pod, remove=self._remove_pod, known=self.state.entries.keys
         )
         self.nodes: Feed[NodeFacts] = Feed(
             key=lambda node: node.name, put=self._put_node, remove=self._remove_node, known=self._find_node_names
@@ -90,125 +92,125 @@ class ClusterCache:
             key=lambda namespace: namespace.name,
             put=lambda namespace: self._set_namespace(namespace.name, dict(namespace.labels)),
             remove=lambda name: self._set_namespace(name, None),
-            known=self.books.directory.namespaces.keys,
+            known=self.state.directory.namespaces.keys,
         )
-        self.volume_feeds = make_volume_feeds(self.books, self._touch)
-        self.device_feeds = make_device_feeds(self.books, self._touch)
+        self.volume_feeds = make_volume_feeds(self.state, self._touch)
+        self.device_feeds = make_device_feeds(self.state, self._touch)
 
     # --- what others tell ---
 
     @property
     def settings(self) -> PolicySettings:
         """What the administrator chose."""
-        return self.books.settings
+        return self.state.settings
 
     def set_policy(self, settings: PolicySettings | None) -> None:
         """Take new settings; None: the defaults."""
         settings = settings or PolicySettings()
-        if settings != self.books.settings:
-            self.books.settings = settings
-            self.books.servers.set_selector(settings.server_selector)
-            self.books.directory.set_unclaimed(settings.unclaimed)
+        if settings != self.state.settings:
+            self.state.settings = settings
+            self.state.servers.set_selector(settings.server_selector)
+            self.state.directory.set_unclaimed(settings.unclaimed)
             self._touch()
 
     def set_targets(self, targets: Targets | None) -> None:
         """Take what the policy's exact mechanism gives, for policies that follow it."""
-        if targets != self.books.targets:
-            self.books.targets = targets
-            if reads_targets(self.books.settings):
+        if targets != self.state.targets:
+            self.state.targets = targets
+            if reads_targets(self.state.settings):
                 self._touch()
 
     def set_tenant(self, spec: TenantSpec) -> None:
         """Take a declared tenant, new or changed."""
-        self.replace_tenants([*(s for s in self.books.directory.specs.values() if s.name != spec.name), spec])
+        self.replace_tenants([*(s for s in self.state.directory.specs.values() if s.name != spec.name), spec])
 
     def delete_tenant(self, name: str) -> None:
         """Take a declared tenant away."""
-        self.replace_tenants(spec for spec in self.books.directory.specs.values() if spec.name != name)
+        self.replace_tenants(spec for spec in self.state.directory.specs.values() if spec.name != name)
 
     def replace_tenants(self, specs: Iterable[TenantSpec]) -> None:
         """Take the whole list of declared tenants."""
         specs = list(specs)
-        if {spec.name: spec for spec in specs} != self.books.directory.specs:
-            self.books.directory.set_tenants(specs)
+        if {spec.name: spec for spec in specs} != self.state.directory.specs:
+            self.state.directory.set_tenants(specs)
             self._touch()
 
     def assume(self, uid: str, node: str) -> bool:
-        """Let a waiting pod hold its room on a node; False when it does not wait any more."""
-        entry = self.books.entries.get(uid)
+        """Let a waiting pod hold its capacity on a node; False when it does not wait any more."""
+        entry = self.state.entries.get(uid)
         if entry is None or not isinstance(entry.position, Waiting):
             return False
-        is_ours = not entry.facts.gated and entry.facts.scheduler not in self.books.asking
+        is_ours = not entry.facts.gated and entry.facts.scheduler not in self.state.asking
         if entry.facts.claims and is_ours and not self._plan_volumes(entry, node):
             return False  # of any other pod, who places it sees to its volumes
         entry.assumed = node
-        self.books.move(entry)
+        self.state.move(entry)
         self._snapshot = None
         return True
 
     def redirect(self, uid: str, node: str) -> None:
-        """Let a pod that holds room by a decision hold it on this node instead: who places it has chosen so."""
-        entry = self.books.entries[uid]
+        """Let a pod that holds capacity by a decision hold it on this node instead: who places it has chosen so."""
+        entry = self.state.entries[uid]
         assert entry.assumed is not None
         if entry.facts.node is None and entry.assumed != node:
             entry.assumed = node
-            self.books.move(entry)
+            self.state.move(entry)
             self._touch()
 
     def scale_up(self, uid: str) -> bool:
-        """Let a pod that waits behind our gate count without room, because one more node could help it.
+        """Let a pod that waits behind our gate count without capacity, because one more node could help it.
 
-        It has the first room that comes free. False when it does not wait any more.
+        It has the first capacity that comes free. False when it does not wait any more.
         """
-        entry = self.books.entries.get(uid)
+        entry = self.state.entries.get(uid)
         if entry is None or not isinstance(entry.position, Waiting):
             return False
         entry.scales_up = True
-        self.books.move(entry)
-        self.books.forecast.unplaced[uid] = entry
+        self.state.move(entry)
+        self.state.forecast.unplaced[uid] = entry
         self._snapshot = None
         return True
 
     def recover(self, most: int, *, but: Collection[str] = ()) -> list[tuple[str, str, bool]]:
-        """Let pods on their way that have no room hold some where they fit, as at the beginning of a leader's time.
+        """Let pods on their way without capacity hold some where they fit, as at the beginning of a leader's time.
 
         most: the oldest so many. but: the UIDs of those that have had their time. Returns the UID and the tenant of
-        each of them, and whether it has room.
+        each of them, and whether it has free capacity.
         """
         self.build_snapshot()
-        opened = [entry for entry in find_opened(self.books.entries) if entry.facts.uid not in but][:most]
-        self._reserve(self.books.forecast.find_free_nodes(self.books, opened))
+        opened = [entry for entry in find_opened(self.state.entries) if entry.facts.uid not in but][:most]
+        self._reserve(self.state.forecast.find_free_nodes(self.state, opened))
         self._snapshot = None
-        tenant_of = self.books.directory.tenant_of
+        tenant_of = self.state.directory.tenant_of
         return [(e.facts.uid, tenant_of(e.facts.namespace), e.assumed is not None) for e in opened]
 
     def _reserve(self, moves: Iterable[tuple[PodEntry, str | None]]) -> None:
-        """Let pods on their way hold their room on other nodes, or nowhere."""
+        """Let pods on their way hold their capacity on other nodes, or nowhere."""
         for entry, node in moves:
             entry.assumed = node
-            self.books.move(entry)
+            self.state.move(entry)
             self._on_reserved(entry.facts.uid, node is not None)
 
     def give_back(self, uid: str) -> bool:
-        """Take the room of a pod whose gate is open and that no node has; it counts in its tenant's share on.
+        """Take the capacity of a pod whose gate is open and that no node has; it counts in its tenant's share on.
 
         Returns whether it is such a pod.
         """
-        entry = self.books.entries.get(uid)
+        entry = self.state.entries.get(uid)
         if entry is None or entry.facts.node is not None:
             return False
         entry.assumed = None
-        if self.books.move(entry):
+        if self.state.move(entry):
             self._touch()
-        self.books.forecast.forget(uid)
+        self.state.forecast.forget(uid)
         return not entry.facts.gated and not entry.facts.terminating
 
     def _plan_volumes(self, entry: PodEntry, node: str) -> bool:
         """Let a pod have volumes on its node; False when another pod of the same cycle has taken what it needs."""
-        book = self.books.servers.books.get(node)
+        state = self.state.servers.states.get(node)
         is_outdated = self._builder.closings.is_due
-        known = None if book is None else book.node
-        if known is not None and self.books.volumes.plan(entry.facts, node, dict(known.labels)):
+        known = None if state is None else state.node
+        if known is not None and self.state.volumes.plan(entry.facts, node, dict(known.labels)):
             return True
         if is_outdated:
             self._touch()  # what the last cycle saw is out of date; otherwise looking again would not help
@@ -216,33 +218,33 @@ class ClusterCache:
 
     def forget(self, uid: str, *, postponed: bool = False) -> None:
         """Take an assumption back: the binding failed. postponed: the pod waits for `resume` before it returns."""
-        entry = self.books.entries.get(uid)
+        entry = self.state.entries.get(uid)
         if entry is not None and (entry.assumed is not None or entry.scales_up):
-            self.books.volumes.end_plan(uid)
+            self.state.volumes.end_plan(uid)
             entry.assumed, entry.scales_up = None, False
             entry.postponed = postponed
-            if self.books.move(entry):
+            if self.state.move(entry):
                 self._touch()
 
     def back_off(self, uid: str) -> None:
         """Take a waiting pod out of the scheduling order until `resume`; nothing is woken, as nothing becomes free."""
-        entry = self.books.entries.get(uid)
+        entry = self.state.entries.get(uid)
         if entry is not None and isinstance(entry.position, Waiting):
             entry.postponed = True
-            self.books.move(entry)
+            self.state.move(entry)
             self._snapshot = None
 
     def resume(self, uid: str) -> None:
         """Let a postponed pod be decided again."""
-        entry = self.books.entries.get(uid)
+        entry = self.state.entries.get(uid)
         if entry is not None and entry.postponed:
             entry.postponed = False
-            if self.books.move(entry):
+            if self.state.move(entry):
                 self._touch()
 
     def rest_claim(self, claim: str, *, rests: bool) -> None:
         """Let a claim rest because it could not be bound, or not any more. claim: `namespace/name`."""
-        if self.books.volumes.rest(claim, rests=rests):
+        if self.state.volumes.rest(claim, rests=rests):
             self._touch()
 
     def note_waits(self, waits: Sequence[Wait], *, rotates: bool = True) -> bool:
@@ -252,13 +254,13 @@ class ClusterCache:
         more placements or classes than a snapshot holds, the next cycle looks at others of them. Returns whether it
         does. rotates: False leaves it with the same. It also does after a snapshot that was not current.
         """
-        self.books.noted_waits = waits
+        self.state.noted_waits = waits
         goes_on = self.go_on()
         if goes_on or not rotates:  # what was not taken over has not been looked at
             return goes_on
         self._builder.window.note_cycle()
-        rotated = self.books.rotation.rotate()
-        self.books.move_all(rotated)
+        rotated = self.state.rotation.rotate()
+        self.state.move_all(rotated)
         is_next_different = self._builder.window.has_more or bool(rotated)
         if is_next_different:
             self._snapshot = None
@@ -275,11 +277,11 @@ class ClusterCache:
 
     def find_pod(self, uid: str) -> PodRecord | None:
         """Return a pod that is there and not finished."""
-        entry = self.books.entries.get(uid)
+        entry = self.state.entries.get(uid)
         if entry is None:
             return None
         facts = entry.facts
-        tenant = find_tenant(facts, self.books.directory, self.books.scheduler_name)
+        tenant = find_tenant(facts, self.state.directory, self.state.scheduler_name)
         return PodRecord(
             uid=uid,
             namespace=facts.namespace,
@@ -291,7 +293,7 @@ class ClusterCache:
             assumed=None if facts.node else entry.assumed,
             resource_version=facts.version,
             is_waiting=is_waiting(entry.position),
-            unsupported=find_detail(entry, self.books.volumes, self.books.devices),
+            unsupported=find_detail(entry, self.state.volumes, self.state.devices),
             scheduled_message=facts.scheduled_message,
             owner=facts.owner,
             is_gated=facts.gated,
@@ -306,11 +308,11 @@ class ClusterCache:
         An event may change where thousands of different tasks may go. Then a part of their classes is made again at
         a time, and until then the snapshot is not current. whole: it is.
         """
-        if self._snapshot is None or self.books.to_image or (whole and not self._builder.is_current):
-            if self.books.forecast.reserved or self.books.forecast.unplaced:
-                self.books.resolve()
-                self.books.servers.flush()
-                self._reserve(self.books.forecast.find_moves(self.books, self._decided))
+        if self._snapshot is None or self.state.to_image or (whole and not self._builder.is_current):
+            if self.state.forecast.reserved or self.state.forecast.unplaced:
+                self.state.resolve()
+                self.state.servers.flush()
+                self._reserve(self.state.forecast.find_moves(self.state, self._decided))
             self._snapshot = None  # also when an error ends the next
             self._snapshot = self._builder.build(whole=whole)
             self._decided = self._snapshot.servers
@@ -327,43 +329,43 @@ class ClusterCache:
         return self._builder.add_detail(self.build_snapshot(whole=whole))
 
     def check_consistent(self) -> None:
-        """Compare the books with books that are rebuilt from what the API said. Slow; for tests.
+        """Compare the state with one that is rebuilt from what the API said. Slow; for tests.
 
         Raises InvariantError naming the first difference.
         """
         rebuilt = self._rebuild()
-        while self.books.to_image:
+        while self.state.to_image:
             self.build_snapshot()
         check_same(
-            describe(self.build_snapshot(whole=True), self.books.usage, self.books.servers),
-            describe(rebuilt.build_snapshot(), rebuilt.books.usage, rebuilt.books.servers),
+            describe(self.build_snapshot(whole=True), self.state.usage, self.state.servers),
+            describe(rebuilt.build_snapshot(), rebuilt.state.usage, rebuilt.state.servers),
         )
-        check_same({"volumes": self.books.volumes.describe()}, {"volumes": rebuilt.books.volumes.describe()})
-        check_same({"devices": self.books.devices.describe()}, {"devices": rebuilt.books.devices.describe()})
-        check_same({"wanted": self.books.wanted.describe()}, {"wanted": rebuilt.books.wanted.describe()})
+        check_same({"volumes": self.state.volumes.describe()}, {"volumes": rebuilt.state.volumes.describe()})
+        check_same({"devices": self.state.devices.describe()}, {"devices": rebuilt.state.devices.describe()})
+        check_same({"wanted": self.state.wanted.describe()}, {"wanted": rebuilt.state.wanted.describe()})
 
     def _rebuild(self) -> ClusterCache:
         rebuilt = ClusterCache(
-            self.books.scheduler_name,
+            self.state.scheduler_name,
             lambda: None,
-            gated_scheduler=self.books.gated_scheduler,
-            narrows_to_nodes=self.books.narrows_to_nodes,
-            asking=self.books.asking,
+            gated_scheduler=self.state.gated_scheduler,
+            narrows_to_nodes=self.state.narrows_to_nodes,
+            asking=self.state.asking,
         )
-        rebuilt.books.directory = self.books.directory.copy()
-        rebuilt.books.rotation = self.books.rotation.copy()
-        rebuilt.books.anti_affinity.copy_choice(self.books.anti_affinity)
-        rebuilt.books.servers.refusals = self.books.servers.refusals
-        rebuilt.set_policy(self.books.settings)
-        for book in self.books.servers.books.values():
-            if book.node is not None:
-                rebuilt._put_node(book.node)
-        rebuilt.books.volumes.copy_objects(self.books.volumes)
-        rebuilt.books.devices.copy_objects(self.books.devices)
-        for entry in self.books.entries.values():
-            copy = rebuilt.books.add_entry(entry.facts)
+        rebuilt.state.directory = self.state.directory.copy()
+        rebuilt.state.rotation = self.state.rotation.copy()
+        rebuilt.state.anti_affinity.copy_choice(self.state.anti_affinity)
+        rebuilt.state.servers.refusals = self.state.servers.refusals
+        rebuilt.set_policy(self.state.settings)
+        for state in self.state.servers.states.values():
+            if state.node is not None:
+                rebuilt._put_node(state.node)
+        rebuilt.state.volumes.copy_objects(self.state.volumes)
+        rebuilt.state.devices.copy_objects(self.state.devices)
+        for entry in self.state.entries.values():
+            copy = rebuilt.state.add_entry(entry.facts)
             copy.assumed, copy.postponed, copy.scales_up = entry.assumed, entry.postponed, entry.scales_up
-            rebuilt.books.move(copy)
+            rebuilt.state.move(copy)
         return rebuilt
 
     # --- pods ---
@@ -373,37 +375,37 @@ class ClusterCache:
             self._note_rejection(facts)
             self._remove_pod(facts.uid)
             return
-        entry = self.books.entries.get(facts.uid)
+        entry = self.state.entries.get(facts.uid)
         if entry is not None and entry.facts.claims != facts.claims:  # the API server lets no client change them
             self._remove_pod(facts.uid)
             entry = None
         if entry is None:
-            entry = self.books.add_entry(facts)
+            entry = self.state.add_entry(facts)
         elif facts.runs and not entry.facts.runs and isinstance(entry.position, Bound):
             self._follow_kubelet(entry, entry.position, is_refused=False)
         self._note_arrival(entry.facts, facts)
         entry.note_gates(facts, self._wall_clock)
-        self.books.update_entry(entry, facts)
-        self.books.note_nominated(facts)
-        self.books.note_gate(entry)
+        self.state.update_entry(entry, facts)
+        self.state.note_nominated(facts)
+        self.state.note_gate(entry)
         if facts.node is not None or facts.terminating:
             if entry.assumed == facts.node:
-                self.books.volumes.resolve_plan(facts.uid)
+                self.state.volumes.resolve_plan(facts.uid)
             elif entry.assumed is not None:
-                self.books.volumes.end_plan(facts.uid)
+                self.state.volumes.end_plan(facts.uid)
             entry.assumed = None
             entry.postponed = entry.scales_up = False
-        if self.books.move(entry) or self.books.volumes.has_stale or self.books.devices.has_stale:
+        if self.state.move(entry) or self.state.volumes.has_stale or self.state.devices.has_stale:
             self._touch()
         elif isinstance(entry.position, Bound) and self._follow_running(entry.position, facts):
             self._snapshot = None  # no decision depends on when a pod began to run, so no cycle is woken
 
     def _note_rejection(self, facts: PodFacts) -> None:
         """Note that a kubelet refused a pod, if it did."""
-        entry = self.books.entries.get(facts.uid)
+        entry = self.state.entries.get(facts.uid)
         if facts.rejection is None or entry is None:
             return
-        if facts.scheduler == self.books.scheduler_name:
+        if facts.scheduler == self.state.scheduler_name:
             self._on_rejection(facts.rejection)
         if isinstance(entry.position, Bound):
             self._follow_kubelet(entry, entry.position, is_refused=True)
@@ -411,7 +413,7 @@ class ClusterCache:
     def _follow_kubelet(self, entry: PodEntry, position: Bound, *, is_refused: bool) -> None:
         """Note that a kubelet refused a pod, or runs it."""
         if position.tenant is not None:
-            kind, refusals = (position.tenant, entry.facts.demand.real), self.books.servers.refusals
+            kind, refusals = (position.tenant, entry.facts.demand.real), self.state.servers.refusals
             note = refusals.refuse if is_refused else refusals.accept
             if note(kind, position.node):
                 self._reopen(kind)
@@ -419,8 +421,8 @@ class ClusterCache:
     def _reopen(self, kind: TenantRequests) -> None:
         """Have the classes of a tenant with these requests made again: other nodes rest for them than before."""
         tenant, requests = kind
-        queues = self.books.queues_by_tenant.get(tenant, {})
-        self.books.changed_queues.update(dict.fromkeys(key for key in queues if key.demand.real == requests))
+        queues = self.state.queues_by_tenant.get(tenant, {})
+        self.state.changed_queues.update(dict.fromkeys(key for key in queues if key.demand.real == requests))
         self._touch()
 
     def advance_rests(self, now: float) -> list[Rest]:
@@ -428,62 +430,62 @@ class ClusterCache:
 
         now: of a clock that never goes back.
         """
-        news = list(self.books.servers.refusals.advance(now))
+        news = list(self.state.servers.refusals.advance(now))
         for kind in news:
             if not isinstance(kind, Rest):
                 self._reopen(kind)
         return [rest for rest in news if isinstance(rest, Rest)]
 
     def _follow_running(self, position: Bound, facts: PodFacts) -> bool:
-        return position.tenant is not None and self.books.running.follow(position.node, facts)
+        return position.tenant is not None and self.state.running.follow(position.node, facts)
 
     def _note_arrival(self, before: PodFacts, now: PodFacts | None) -> None:
         """Say when the gate of a pod is open, and when it is not on its way any more. now: None when it is gone."""
-        if before.scheduler != self.books.gated_scheduler and before.scheduler not in self.books.asking:
+        if before.scheduler != self.state.gated_scheduler and before.scheduler not in self.state.asking:
             return
         if before.gated and now is not None and not now.gated:
-            self._snapshot = None  # from now on other room may be reserved for it
+            self._snapshot = None  # from now on other capacity may be reserved for it
             self._on_opened(before.uid)
         is_bound = now is not None and now.node is not None
         if is_bound or now is None or now.terminating:
             self._on_arrival(before.uid, is_bound)
 
     def _remove_pod(self, uid: str) -> None:
-        entry = self.books.entries.get(uid)
+        entry = self.state.entries.get(uid)
         if entry is not None:
             self._note_arrival(entry.facts, None)
-        if self.books.remove_entry(uid):
+        if self.state.remove_entry(uid):
             self._touch()
 
     # --- nodes, namespaces, tenants ---
 
     def _put_node(self, node: NodeFacts) -> None:
         node = msgspec.structs.replace(node, version="")  # of use to the feed only, and another for each node
-        if self.books.servers.put_node(node):
-            self.books.anti_affinity.set_node(node.name, node)
-            self.books.volumes.set_node(node.name, is_there=True)
+        if self.state.servers.put_node(node):
+            self.state.anti_affinity.set_node(node.name, node)
+            self.state.volumes.set_node(node.name, is_there=True)
             self._touch()
-        elif self.books.eligibility.images.changed:
+        elif self.state.eligibility.images.changed:
             self._snapshot = None  # no pod can go where it could not go before, so no cycle is woken
 
     def _remove_node(self, name: str) -> None:
-        if self.books.servers.remove_node(name):
-            self.books.anti_affinity.set_node(name, None)
-            self.books.volumes.set_node(name, is_there=False)
+        if self.state.servers.remove_node(name):
+            self.state.anti_affinity.set_node(name, None)
+            self.state.volumes.set_node(name, is_there=False)
             self._touch()
 
     def _find_node_names(self) -> list[str]:
-        return [name for name, book in self.books.servers.books.items() if book.node is not None]
+        return [name for name, state in self.state.servers.states.items() if state.node is not None]
 
     def _set_namespace(self, name: str, labels: dict[str, str] | None) -> None:
-        if self.books.directory.namespaces.get(name) != labels:
-            self.books.directory.set_labels(name, labels)
-            self.books.topology.note_labels(name)
-            if name not in self.books.by_namespace:
-                self.books.directory.forget(name)
+        if self.state.directory.namespaces.get(name) != labels:
+            self.state.directory.set_labels(name, labels)
+            self.state.topology.note_labels(name)
+            if name not in self.state.by_namespace:
+                self.state.directory.forget(name)
             self._touch()
 
     def _touch(self) -> None:
         self._snapshot = None
-        self.books.rotation.changes.note_change()
+        self.state.rotation.changes.note_change()
         self._on_change()

@@ -16,9 +16,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fairbind.cluster.classes.books import Books
+from fairbind.cluster.classes.cluster_state import ClusterState
 from fairbind.cluster.objects.facts import MOST_HOSTS, PodFacts
-from fairbind.cluster.state.node_books import compute_vector
+from fairbind.cluster.state.node_state import compute_vector
 from fairbind.model import Snapshot
 from fairbind.model.servers import sum_free_shares
 from fairbind.scheduling import find_decided_classes
@@ -27,20 +27,22 @@ FULL = 1e9
 """More than the free shares of any node sum up to."""
 
 
-def find_narrowed(books: Books, build_snapshot: Callable[[], Snapshot], facts: PodFacts, node: str) -> list[str] | None:
+def find_narrowed(
+    state: ClusterState, build_snapshot: Callable[[], Snapshot], facts: PodFacts, node: str
+) -> list[str] | None:
     """Return the nodes to which a pod is narrowed that is decided to go to a node; None: it is not narrowed.
 
     build_snapshot: gives the snapshot of now. The first `MOST_HOSTS` are returned.
     """
-    if node not in books.servers.index or facts.pin is not None:
+    if node not in state.servers.index or facts.pin is not None:
         return None  # a pod with a pin names its node itself
-    class_k = find_decided_classes(books.settings, books.targets, build_snapshot)
-    if class_k is None and not books.narrows_to_nodes:
+    class_k = find_decided_classes(state.settings, state.targets, build_snapshot)
+    if class_k is None and not state.narrows_to_nodes:
         return None
     servers = build_snapshot().servers
-    constraints = books.volumes.constrain(facts) if facts.claims else facts.constraints
-    eligible_k = books.eligibility.get_placement(constraints).eligible_k
-    server = books.servers.index[node]
+    constraints = state.volumes.constrain(facts) if facts.claims else facts.constraints
+    eligible_k = state.eligibility.get_placement(constraints).eligible_k
+    server = state.servers.index[node]
     if class_k is not None:
         in_class_k = class_k == class_k[server]
         if not (eligible_k & ~in_class_k).any():
@@ -58,7 +60,7 @@ def find_narrowed(books: Books, build_snapshot: Callable[[], Snapshot], facts: P
     if class_k is not None:
         rank_n = -emptiness_n
     else:
-        fits_n = (free_nr >= np.array(compute_vector(facts.demand.real, books.servers.axes))).all(axis=1)
+        fits_n = (free_nr >= np.array(compute_vector(facts.demand.real, state.servers.axes))).all(axis=1)
         rank_n = np.where(fits_n, emptiness_n, FULL - emptiness_n)
     order = np.lexsort((found_n, rank_n, found_n != server))
     return [servers.names[k] for k in found_n[order[:MOST_HOSTS]].tolist()]

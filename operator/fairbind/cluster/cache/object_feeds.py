@@ -1,4 +1,4 @@
-"""The feeds of objects about volumes and devices: what each kind changes in the books, and when that wakes the loop."""
+"""The feeds of objects about volumes and devices: what each kind changes in the state, and when that wakes the loop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from fairbind.cluster.cache.feeds import Feed
-from fairbind.cluster.classes.books import Books
+from fairbind.cluster.classes.cluster_state import ClusterState
 from fairbind.cluster.objects.decode import (
     ATTACHMENTS,
     CLAIMS,
@@ -69,9 +69,9 @@ def _find_key(claim: ClaimFacts | StorageCapacityFacts | ResourceClaimFacts) -> 
     return name_claim(claim.namespace, claim.name)
 
 
-def make_volume_feeds(books: Books, touch: Callable[[], None]) -> ObjectFeeds:
+def make_volume_feeds(state: ClusterState, touch: Callable[[], None]) -> ObjectFeeds:
     """Return the feeds of all kinds of objects about volumes. touch: called when a decision may be another."""
-    volumes = books.volumes
+    volumes = state.volumes
 
     def feed(
         key: Callable[[Named], str], put: Callable[[str, Named | None], None], objects: Mapping[str, Named]
@@ -79,7 +79,7 @@ def make_volume_feeds(books: Books, touch: Callable[[], None]) -> ObjectFeeds:
         def change(name: str, facts: Named | None) -> None:
             before = volumes.versions
             put(name, facts)
-            is_other_answer = books.queues_about_volumes and volumes.versions != before
+            is_other_answer = state.queues_about_volumes and volumes.versions != before
             if volumes.has_stale or volumes.limits.stale_nodes or is_other_answer:
                 touch()
 
@@ -96,9 +96,9 @@ def make_volume_feeds(books: Books, touch: Callable[[], None]) -> ObjectFeeds:
     )
 
 
-def make_device_feeds(books: Books, touch: Callable[[], None]) -> ObjectFeeds:
+def make_device_feeds(state: ClusterState, touch: Callable[[], None]) -> ObjectFeeds:
     """Return the feeds of all kinds of objects about devices. touch: called when a decision may be another."""
-    devices = books.devices
+    devices = state.devices
 
     def feed(
         key: Callable[[Named], str],

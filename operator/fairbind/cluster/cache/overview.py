@@ -1,4 +1,4 @@
-"""The overview: shares and counts that people read, made from the cache's books.
+"""The overview: shares and counts that people read, made from the cache's state.
 
 Shares are the ones that decide: they count a small default where a request is missing, and their totals are the
 capacities of usable nodes and what is held on others. They count a pod from the decision about it on. One that another
@@ -20,7 +20,7 @@ import numpy as np
 from fairbind.cluster.classes.task_queue import TaskQueue
 from fairbind.cluster.objects.facts import CPU
 from fairbind.cluster.objects.quantity import MILLI
-from fairbind.cluster.state.node_books import add_amounts
+from fairbind.cluster.state.node_state import add_amounts
 from fairbind.cluster.state.queue_keys import QueueKey
 from fairbind.cluster.state.usage import TenantUsage, Unplaced
 from fairbind.model import Snapshot, Task, Tenant, Wait, compute_dominant_share, compute_weighted_share
@@ -108,7 +108,7 @@ def build_overview(
     unclaimed_kr: IntArray | None = None,
     counted_kr: IntArray | None = None,
 ) -> ClusterOverview:
-    """Return the overview of a snapshot and the books that it was made from.
+    """Return the overview of a snapshot and the state that it was made from.
 
     unplaced: by tenant, what usage has of pods that are on no node. reasons: what the tasks of each queue count as.
     fair_shares: by tenant, as of the last exact solve; None when there is none. unclaimed_kr: devices that no pod

@@ -8,12 +8,12 @@ from operator import is_
 
 from fairbind.cluster.cache.narrowing import find_narrowed
 from fairbind.cluster.cache.overview import build_overview, compute_pending_reasons, find_counting
-from fairbind.cluster.classes.books import Books
+from fairbind.cluster.classes.cluster_state import ClusterState
 from fairbind.cluster.objects.facts import PODS, PodFacts
 from fairbind.cluster.objects.volume_facts import ClaimFacts
 from fairbind.cluster.state.claim_troubles import UNBOUND
 from fairbind.cluster.state.host_names import HostNames
-from fairbind.cluster.state.node_books import compute_vector
+from fairbind.cluster.state.node_state import compute_vector
 from fairbind.cluster.state.nominations import NominationChange
 from fairbind.cluster.state.pods import PodEntry, find_tenant
 from fairbind.cluster.state.positions import Bound
@@ -43,7 +43,7 @@ class GateOpening:
 
 
 class Queries:
-    """Answers from one set of books; no answer changes what a later decision or answer says.
+    """Answers from one state; no answer changes what a later decision or answer says.
 
     build_snapshot: gives the snapshot of now. list_closed: returns the nodes on which something is reserved that is
     not for a pod of a tenant with some demand that runs for so many seconds at most.
@@ -51,93 +51,93 @@ class Queries:
 
     def __init__(
         self,
-        books: Books,
+        state: ClusterState,
         build_snapshot: Callable[[], Snapshot],
         list_closed: ListClosed = lambda _tenant, _demand_r, _most_seconds: (),
     ) -> None:
-        self._books = books
+        self._state = state
         self._list_closed = list_closed
         self._build_snapshot = build_snapshot
-        self._host_names = Derived(self._read_host_names, of=(books.eligibility.nodes,), is_same=is_)
+        self._host_names = Derived(self._read_host_names, of=(state.eligibility.nodes,), is_same=is_)
         self._reasons: tuple[Snapshot, Sequence[Wait], Mapping[QueueKey, str]] | None = None
 
     def may_use(self, uid: str, node: str) -> bool:
         """Whether a node is still there and one to which a decided pod may go: taints and labels may have changed."""
-        entry = self._books.entries.get(uid)
+        entry = self._state.entries.get(uid)
         if entry is None:
             return True  # the API server will say what became of it
         facts = entry.facts
-        if self.asks(uid) and find_tenant(facts, self._books.directory, self._books.scheduler_name) is None:
+        if self.asks(uid) and find_tenant(facts, self._state.directory, self._state.scheduler_name) is None:
             return True  # nothing is decided for it, so only its scheduler says where it goes
         if facts.pin not in {None, node} or self._is_resting(facts, node):
             return False
-        if not facts.claims or facts.gated or facts.scheduler in self._books.asking:  # who places it sees to them
-            return self._books.servers.may_use(node, facts.constraints)
-        volumes = self._books.volumes
+        if not facts.claims or facts.gated or facts.scheduler in self._state.asking:  # who places it sees to them
+            return self._state.servers.may_use(node, facts.constraints)
+        volumes = self._state.volumes
         if volumes.find_claim_trouble(facts) is not None or volumes.find_wanted(facts):
             return False
-        return self._books.servers.may_use(node, volumes.constrain(facts))
+        return self._state.servers.may_use(node, volumes.constrain(facts))
 
     def _is_resting(self, facts: PodFacts, node: str) -> bool:
         """Whether a node rests for such pods, if it is we who place them."""
-        books = self._books
-        tenant = find_tenant(facts, books.directory, books.scheduler_name)
-        if tenant is None or facts.scheduler != books.scheduler_name:
+        state = self._state
+        tenant = find_tenant(facts, state.directory, state.scheduler_name)
+        if tenant is None or facts.scheduler != state.scheduler_name:
             return False
-        return books.servers.refusals.is_resting((tenant, facts.demand.real), node)
+        return state.servers.refusals.is_resting((tenant, facts.demand.real), node)
 
     def may_await(self, uid: str, node: str) -> bool:
         """Whether a decided pod may go to its node still once its claims are bound: all else that `may_use` asks."""
-        entry = self._books.entries.get(uid)
+        entry = self._state.entries.get(uid)
         if entry is None:
             return True  # its plan is gone, too
-        facts, volumes = entry.facts, self._books.volumes
+        facts, volumes = entry.facts, self._state.volumes
         trouble = volumes.find_claim_trouble(facts)
         if facts.pin not in {None, node} or (trouble is not None and trouble[0] is not UNBOUND):
             return False
-        return self._books.servers.may_use(node, volumes.constrain(facts)) and self.has_room(uid, node)
+        return self._state.servers.may_use(node, volumes.constrain(facts)) and self.has_capacity(uid, node)
 
-    def has_room(self, uid: str, node: str) -> bool:
+    def has_capacity(self, uid: str, node: str) -> bool:
         """Whether a pod that is decided to go to a node fits there still, given what others bound there since."""
-        entry = self._books.entries.get(uid)
+        entry = self._state.entries.get(uid)
         if entry is None or not isinstance(entry.position, Bound) or entry.position.node != node:
             return True  # the API server will say what became of it
-        if entry.facts.claims and self._books.volumes.is_overcommitted(entry.facts):
+        if entry.facts.claims and self._state.volumes.is_overcommitted(entry.facts):
             return False
         exclusive_keys = entry.facts.constraints.exclusive_keys.conflicting
-        return not self._books.servers.is_overcommitted(node, uid, entry.facts.demand.real, exclusive_keys)
+        return not self._state.servers.is_overcommitted(node, uid, entry.facts.demand.real, exclusive_keys)
 
     def find_generation(self, uid: str) -> int:
         """Return the generation of a pod's spec; 0: the API server counts none, or the pod is gone."""
-        entry = self._books.entries.get(uid)
+        entry = self._state.entries.get(uid)
         return 0 if entry is None else entry.facts.generation
 
     def is_gated(self, uid: str) -> bool:
         """Whether a pod that waits for a decision waits behind our gate."""
-        entry = self._books.entries.get(uid)
+        entry = self._state.entries.get(uid)
         return (
             entry is not None
             and entry.facts.is_behind_our_gate
-            and entry.facts.scheduler == self._books.gated_scheduler
+            and entry.facts.scheduler == self._state.gated_scheduler
         )
 
     def asks(self, uid: str) -> bool:
         """Whether the scheduler of a pod asks which pod is next before it places it."""
-        entry = self._books.entries.get(uid)
-        return entry is not None and entry.facts.scheduler in self._books.asking
+        entry = self._state.entries.get(uid)
+        return entry is not None and entry.facts.scheduler in self._state.asking
 
     def scales_up(self, uid: str) -> bool:
-        """Whether the gate of a pod is opened, or asked to open, without room."""
-        entry = self._books.entries.get(uid)
+        """Whether the gate of a pod is opened, or asked to open, without capacity."""
+        entry = self._state.entries.get(uid)
         return entry is not None and entry.scales_up
 
     def find_opening(self, uid: str, node: str) -> GateOpening | None:
         """Return what is to be done for a pod that waits behind our gate; None when it does not."""
         if not self.is_gated(uid):
             return None
-        facts = self._books.entries[uid].facts
+        facts = self._state.entries[uid].facts
         has_affinity = facts.constraints.required is not None or facts.pin is not None
-        nodes = find_narrowed(self._books, self._build_snapshot, facts, node)
+        nodes = find_narrowed(self._state, self._build_snapshot, facts, node)
         closed = self._find_closed(facts, node)
         if nodes is None:
             return GateOpening(facts.version, has_affinity, None, closed)
@@ -145,10 +145,10 @@ class Queries:
 
     def _find_closed(self, facts: PodFacts, node: str) -> list[str]:
         """Return the nodes where a pod must not go that is decided to go to another one, for what is reserved there."""
-        tenant = find_tenant(facts, self._books.directory, self._books.scheduler_name)
+        tenant = find_tenant(facts, self._state.directory, self._state.scheduler_name)
         if tenant is None or facts.pin is not None:
             return []
-        demand_r = tuple(compute_vector(facts.demand.real, self._books.servers.axes))
+        demand_r = tuple(compute_vector(facts.demand.real, self._state.servers.axes))
         return [
             closed for closed in self._list_closed(tenant, demand_r, round_up(facts.most_seconds)) if closed != node
         ]
@@ -159,7 +159,7 @@ class Queries:
 
     def _read_host_names(self) -> HostNames:
         """Return the host names of all nodes."""
-        nodes = ((name, book.node) for name, book in self._books.servers.books.items())
+        nodes = ((name, state.node) for name, state in self._state.servers.states.items())
         return HostNames({name: dict(node.labels) for name, node in nodes if node is not None})
 
     def find_stray_gates(self) -> list[PodFacts]:
@@ -167,40 +167,40 @@ class Queries:
 
         It costs what waits behind the gate, and not what the cluster runs.
         """
-        books = self._books
+        state = self._state
         return [
             entry.facts
-            for entry in books.gated.values()
-            if entry.facts.scheduler != books.scheduler_name
+            for entry in state.gated.values()
+            if entry.facts.scheduler != state.scheduler_name
             and (
-                entry.facts.scheduler != books.gated_scheduler
-                or find_tenant(entry.facts, books.directory, books.scheduler_name) is None
+                entry.facts.scheduler != state.gated_scheduler
+                or find_tenant(entry.facts, state.directory, state.scheduler_name) is None
             )
         ]
 
     def count_objects(self) -> tuple[int, int]:
         """Return how many nodes and how many pods are known."""
-        return len(self._books.servers.names), len(self._books.entries)
+        return len(self._state.servers.names), len(self._state.entries)
 
     def find_plan(self, uid: str) -> VolumePlan | None:
         """Return how the claims of a pod get volumes; None when they have them, or it is not to have any."""
-        return self._books.volumes.plans.by_uid.get(uid)
+        return self._state.volumes.plans.by_uid.get(uid)
 
     def find_claim(self, key: str) -> ClaimFacts | None:
         """Return a claim by `namespace/name`."""
-        return self._books.volumes.claims.get(key)
+        return self._state.volumes.claims.get(key)
 
     def has_volume(self, name: str) -> bool:
         """Whether a volume is there."""
-        return name in self._books.volumes.volumes
+        return name in self._state.volumes.volumes
 
     def find_claims_to_free(self) -> dict[str, str]:
         """Return the node that is gone by the claim for which a volume is to be made there, where all pods are ours.
 
         Some replica of ours has named the node. Of others' pods, who places them sees to it.
         """
-        name = self._books.scheduler_name
-        stray = self._books.volumes.list_claims_of_gone_nodes()
+        name = self._state.scheduler_name
+        stray = self._state.volumes.list_claims_of_gone_nodes()
         return {key: node for key, node, pods in stray if pods and all(pod.scheduler == name for pod in pods)}
 
     def find_nomination_changes(self) -> list[NominationChange]:
@@ -209,13 +209,13 @@ class Queries:
         A pod is nominated while it has a node and waits there for its volumes. What else we say is stale, whichever
         replica wrote it: the pod waits again, or it has another node. Of pods without claims we say nothing.
         """
-        entries = self._books.entries
+        entries = self._state.entries
         wanted: dict[str, str | None] = {}
-        for uid in self._books.own_nominated:
+        for uid in self._state.own_nominated:
             entry = entries[uid]
             if entry.facts.claims and entry.assumed != entry.facts.nominated_node:
                 wanted[uid] = None
-        for uid, plan in self._books.volumes.plans.by_uid.items():
+        for uid, plan in self._state.volumes.plans.by_uid.items():
             facts = entries[uid].facts
             if facts.node is None and not facts.terminating and facts.nominated_node != plan.node:
                 wanted[uid] = plan.node
@@ -224,23 +224,23 @@ class Queries:
     @property
     def has_waiting(self) -> bool:
         """Whether any pod waits to be decided."""
-        return bool(self._books.queues)
+        return bool(self._state.queues)
 
     def __str__(self) -> str:
         return (
-            f"{len(self._books.servers.names)} nodes, {len(self._books.directory.namespaces)} namespaces, "
-            f"{len(self._books.directory.specs)} Tenants, {len(self._books.entries)} pods, "
-            f"{sum(len(queue.tasks) for queue in self._books.queues.values())} waiting"
+            f"{len(self._state.servers.names)} nodes, {len(self._state.directory.namespaces)} namespaces, "
+            f"{len(self._state.directory.specs)} Tenants, {len(self._state.entries)} pods, "
+            f"{sum(len(queue.tasks) for queue in self._state.queues.values())} waiting"
         )
 
     @property
     def unknown_fairness_resources(self) -> tuple[str, ...]:
         """The fairness resources of the settings that no node has; they are ignored."""
-        chosen = self._books.settings.fairness_resources
+        chosen = self._state.settings.fairness_resources
         if not chosen:
             return ()
         self._build_snapshot()
-        return tuple(r for r in chosen if r not in self._books.servers.axes)
+        return tuple(r for r in chosen if r not in self._state.servers.axes)
 
     def tenant_states(self) -> dict[str, TenantState]:
         """Return what only the whole picture shows about each declared tenant, by name.
@@ -249,22 +249,22 @@ class Queries:
         """
         snapshot = self._build_snapshot()
         counting = find_counting(snapshot)
-        if not self._books.settings.fairness_resources:
+        if not self._state.settings.fairness_resources:
             counting = (*counting, PODS)
-        return self._books.directory.compute_states(frozenset(counting))
+        return self._state.directory.compute_states(frozenset(counting))
 
     def build_overview(self, fair_shares: Mapping[str, float] | None = None) -> ClusterOverview:
         """Return who holds what and who waits; changes nothing. fair_shares: by tenant, as of the last exact solve."""
         snapshot = self._build_snapshot()
-        queues, waits = self._books.queues.values(), self._books.noted_waits
+        queues, waits = self._state.queues.values(), self._state.noted_waits
         if self._reasons is None or self._reasons[0] is not snapshot or self._reasons[1] is not waits:
-            reasons = compute_pending_reasons(queues, waits, self._books.find_queue, snapshot)
+            reasons = compute_pending_reasons(queues, waits, self._state.find_queue, snapshot)
             self._reasons = snapshot, waits, reasons
-        servers = self._books.servers
+        servers = self._state.servers
         overview = build_overview(
             snapshot,
-            self._books.usage.by_name,
-            self._books.usage.sum_unplaced(),
+            self._state.usage.by_name,
+            self._state.usage.sum_unplaced(),
             queues,
             self._reasons[2],
             fair_shares,
@@ -273,10 +273,10 @@ class Queries:
         )
         return replace(
             overview,
-            namespaces=self._books.directory.find_tenants(),
-            node_faults=dict(self._books.servers.faults),
-            left_out=self._books.servers.left_out,
-            refusing_nodes=self._books.servers.refusals.list_refusing(),
+            namespaces=self._state.directory.find_tenants(),
+            node_faults=dict(self._state.servers.faults),
+            left_out=self._state.servers.left_out,
+            refusing_nodes=self._state.servers.refusals.list_refusing(),
         )
 
 

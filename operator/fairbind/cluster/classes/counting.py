@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from fairbind.cluster.classes.books import Books
+from fairbind.cluster.classes.cluster_state import ClusterState
 from fairbind.cluster.objects.facts import EPHEMERAL_STORAGE, PODS
 from fairbind.cluster.objects.volume_facts import are_attach_slots, name_slots
-from fairbind.cluster.state.node_books import Axes
+from fairbind.cluster.state.node_state import Axes
 
 NOT_FITTED = frozenset({PODS, EPHEMERAL_STORAGE})
 """By default these do not say how well a pod suits a node. Most pods ask for one slot and for no storage, so a node of
 which much is used would look as if it had too much of both, and best fit would spread pods instead of packing them."""
 
 
-def find_chosen(books: Books, axes: Axes) -> frozenset[str]:
+def find_chosen(state: ClusterState, axes: Axes) -> frozenset[str]:
     """Return the fairness resources that the administrator chose and some node has."""
-    return frozenset(books.settings.fairness_resources or ()).intersection(axes)
+    return frozenset(state.settings.fairness_resources or ()).intersection(axes)
 
 
 @lru_cache(maxsize=8)
@@ -29,27 +29,27 @@ def list_unslotted(axes: Axes) -> frozenset[str]:
     return frozenset(r for r in axes if r != PODS and not are_attach_slots(r))
 
 
-def compute_fits(books: Books, axes: Axes) -> tuple[bool, ...] | None:
+def compute_fits(state: ClusterState, axes: Axes) -> tuple[bool, ...] | None:
     """Return `Snapshot.fits_r`."""
-    return None if find_chosen(books, axes) else _mark(axes, list_unslotted(axes) - NOT_FITTED)
+    return None if find_chosen(state, axes) else _mark(axes, list_unslotted(axes) - NOT_FITTED)
 
 
-def compute_counts(books: Books, axes: Axes) -> tuple[bool, ...]:
+def compute_counts(state: ClusterState, axes: Axes) -> tuple[bool, ...]:
     """Return for each axis whether it counts for shares now."""
-    counted = find_chosen(books, axes)
+    counted = find_chosen(state, axes)
     if counted:
         return _mark(axes, counted)
     counted = list_unslotted(axes)
-    counted |= _find_scarce(books, axes, counted, [PODS])
-    limits = books.volumes.limits
+    counted |= _find_scarce(state, axes, counted, [PODS])
+    limits = state.volumes.limits
     drivers = {name_slots(driver) for driver in limits.counted if not limits.is_limitless(driver)}
-    return _mark(axes, counted | _find_scarce(books, axes, counted, sorted(drivers.intersection(axes))))
+    return _mark(axes, counted | _find_scarce(state, axes, counted, sorted(drivers.intersection(axes))))
 
 
-def _find_scarce(books: Books, axes: Axes, counted: frozenset[str], slots: list[str]) -> frozenset[str]:
+def _find_scarce(state: ClusterState, axes: Axes, counted: frozenset[str], slots: list[str]) -> frozenset[str]:
     """Return which slots would run out before all of the counted resources."""
-    total_r, counts_r, specs = books.servers.total_r, _mark(axes, counted), books.directory.specs
-    return frozenset(r for r in slots if books.wanted.are_slots_scarce(r, axes, total_r, counts_r, specs))
+    total_r, counts_r, specs = state.servers.total_r, _mark(axes, counted), state.directory.specs
+    return frozenset(r for r in slots if state.wanted.are_slots_scarce(r, axes, total_r, counts_r, specs))
 
 
 @lru_cache(maxsize=32)

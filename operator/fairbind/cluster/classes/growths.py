@@ -16,23 +16,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from fairbind.cluster.classes.books import Books
-from fairbind.cluster.state.node_books import Axes
+from fairbind.cluster.classes.cluster_state import ClusterState
+from fairbind.cluster.state.node_state import Axes
 from fairbind.cluster.state.usage import Usage
 
 
-def follow_growths(books: Books, counted: Iterable[str]) -> bool:
+def follow_growths(state: ClusterState, counted: Iterable[str]) -> bool:
     """Bring pods with a deferred growth to what they hold on the nodes of now, and return whether any differs.
 
-    counted: the resources whose shares are compared. The nodes' books must be flushed, and be flushed again then.
+    counted: the resources whose shares are compared. The state of nodes must be flushed, and be flushed again then.
     """
     above = frozenset[str]()
-    if books.running.growing and books.gated_scheduler is None and not books.asking:
-        axes, usable_r = books.servers.axes, books.servers.usable_r
-        above = find_above(books.usage, books.running.growing, axes, usable_r, frozenset(counted))
-    changed_sides, books.above = above ^ books.above, above
-    for tenant in sorted(changed_sides & books.running.growing.keys()):
-        books.move_all(sorted(books.running.growing[tenant]))
+    if state.running.growing and state.gated_scheduler is None and not state.asking:
+        axes, usable_r = state.servers.axes, state.servers.usable_r
+        above = find_above(state.usage, state.running.growing, axes, usable_r, frozenset(counted))
+    changed_sides, state.above = above ^ state.above, above
+    for tenant in sorted(changed_sides & state.running.growing.keys()):
+        state.move_all(sorted(state.running.growing[tenant]))
     return bool(changed_sides)
 
 

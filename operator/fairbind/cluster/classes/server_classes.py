@@ -28,7 +28,7 @@ NumberArray = NDArray[np.int64]
 _Nodes = tuple[Sequence[str], IntArray, BoolArray | None]
 _REMEMBERED = 8
 _MANY_VECTORS = 62
-"""So many bits a number has room for; with more vectors rows of bits are numbered."""
+"""So many bits fit into a number; with more vectors rows of bits are numbered."""
 
 
 class ServerGrouping:

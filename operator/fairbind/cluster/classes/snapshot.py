@@ -1,4 +1,4 @@
-"""From the books to the snapshot that a cycle reads: what changed is made again, the rest is shared."""
+"""From the state to the snapshot that a cycle reads: what changed is made again, the rest is shared."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fairbind.cluster.classes import due
-from fairbind.cluster.classes.books import Books
+from fairbind.cluster.classes.cluster_state import ClusterState
 from fairbind.cluster.classes.counting import compute_counts, compute_fits, find_chosen, list_unslotted
 from fairbind.cluster.classes.growths import follow_growths
 from fairbind.cluster.classes.pinning import make_pin, refuse
@@ -27,7 +27,7 @@ from fairbind.cluster.objects.constraints import NO_CONSTRAINTS
 from fairbind.cluster.objects.facts import Constraints, Demand, PodTerm, PodTerms
 from fairbind.cluster.state.holdings import MAX_BOUND_PLACEMENTS, choose_bound_placements
 from fairbind.cluster.state.kubelet_refusals import REFUSED
-from fairbind.cluster.state.node_books import Axes
+from fairbind.cluster.state.node_state import Axes
 from fairbind.cluster.state.queue_keys import QueueKey
 from fairbind.derived import Memo, Rotation, Watch
 from fairbind.model import (
@@ -57,7 +57,7 @@ class Scale(NamedTuple):
 
 
 class SnapshotBuilder:
-    """Makes snapshots of one set of books, and keeps what it may use again.
+    """Makes snapshots of one state, and keeps what it may use again.
 
     window: which queues of tenants with very many of them a snapshot shows. closings: what volumes, and what nodes take
     of them, are for the last snapshot.
@@ -68,9 +68,9 @@ class SnapshotBuilder:
     _shape: what the arrays of classes are for. _shape_revision: `_revision` when it changed last.
     """
 
-    def __init__(self, books: Books, *, is_limited: bool = True) -> None:
+    def __init__(self, state: ClusterState, *, is_limited: bool = True) -> None:
         """is_limited: whether a tenant's pods beyond a limit wait in turn; see `Window`."""
-        self._books = books
+        self._state = state
         self._grouping = ServerGrouping()
         self._task_classes: dict[QueueKey, TaskClass] = {}
         self._windowed_classes: dict[str, list[TaskClass]] = {}
@@ -83,14 +83,14 @@ class SnapshotBuilder:
         self._shape_revision = 0
         self._windowed_tenants: frozenset[str] = frozenset()
         self._revision = 0
-        nodes, closed, volumes = books.eligibility.nodes, books.anti_affinity.closed, books.volumes
-        self._answer_changes = Watch(books.servers.resources, books.eligibility.answers, books.servers.claimed)
+        nodes, closed, volumes = state.eligibility.nodes, state.anti_affinity.closed, state.volumes
+        self._answer_changes = Watch(state.servers.resources, state.eligibility.answers, state.servers.claimed)
         self.closings = Watch(nodes, volumes.limits.changes, volumes.offers.changes)
-        self._nomination_changes = Watch(books.nominations.changes)
+        self._nomination_changes = Watch(state.nominations.changes)
         self._restricted = Memo(self._restrict, of=(nodes, closed), most=MAX_PLACEMENTS)
         self._labelled = Memo(self._close_unlabelled, of=(nodes,), most=MAX_PLACEMENTS)
         self._known_rules: dict[_Asked, ClassRules] = {}
-        self.window = Window(books.eligibility, books.rotation.changes, is_limited=is_limited)
+        self.window = Window(state.eligibility, state.rotation.changes, is_limited=is_limited)
 
     @property
     def is_current(self) -> bool:
@@ -98,82 +98,82 @@ class SnapshotBuilder:
         return not (self._old_classes or self._lacks)
 
     def build(self, *, whole: bool = False) -> Snapshot:
-        """Return the world as the books say it is now. whole: all waiting tasks, and none stale."""
-        self._books.resolve(whole=whole)
-        self._books.resolve_images()
-        self._books.servers.flush()
-        axes = self._books.servers.axes
-        if follow_growths(self._books, find_chosen(self._books, axes) or list_unslotted(axes)):
-            self._books.resolve(whole=whole)
-            self._books.servers.flush()
-        axes = self._books.servers.axes
+        """Return the world as the state says it is now. whole: all waiting tasks, and none stale."""
+        self._state.resolve(whole=whole)
+        self._state.resolve_images()
+        self._state.servers.flush()
+        axes = self._state.servers.axes
+        if follow_growths(self._state, find_chosen(self._state, axes) or list_unslotted(axes)):
+            self._state.resolve(whole=whole)
+            self._state.servers.flush()
+        axes = self._state.servers.axes
         task_classes, changes = self._make_task_classes(whole=whole)
         class_k, class_names = self._grouping.compute(
-            self._books.servers.names,
-            self._books.servers.capacity_kr,
-            self._books.servers.capacity.revision,
+            self._state.servers.names,
+            self._state.servers.capacity_kr,
+            self._state.servers.capacity.revision,
             self._placements,
-            self._books.settings.server_class_tolerance,
-            self._books.servers.usable_k,
+            self._state.settings.server_class_tolerance,
+            self._state.servers.usable_k,
         )
-        needs_detail, targets = POLICIES[self._books.settings.policy].needs_detail, self._find_targets()
+        needs_detail, targets = POLICIES[self._state.settings.policy].needs_detail, self._find_targets()
         target_classes = None if targets is None or not targets.class_names else self._grouping.classify(targets)
         if targets is None or target_classes is None:
-            self._books.usage.set_classes({}, 0)
+            self._state.usage.set_classes({}, 0)
         else:
-            self._books.usage.set_classes(targets.class_of, len(targets.class_names))
+            self._state.usage.set_classes(targets.class_of, len(targets.class_names))
         servers = ServerTable(
-            names=self._books.servers.names,
-            capacity_kr=self._books.servers.capacity_kr,
-            free_kr=self._books.servers.free_kr,
-            usable_k=self._books.servers.usable_k,
-            open_k=self._books.servers.open_k,
+            names=self._state.servers.names,
+            capacity_kr=self._state.servers.capacity_kr,
+            free_kr=self._state.servers.free_kr,
+            usable_k=self._state.servers.usable_k,
+            open_k=self._state.servers.open_k,
             class_k=class_k,
             class_names=class_names,
-            taken_keys=self._books.servers.taken_keys,
-            fixed_keys=self._books.servers.fixed_keys,
+            taken_keys=self._state.servers.taken_keys,
+            fixed_keys=self._state.servers.fixed_keys,
         )
         return Snapshot(
             resources=axes,
-            counts_r=compute_counts(self._books, axes),
-            fits_r=compute_fits(self._books, axes),
-            fit=self._books.settings.fit,
-            total_r=self._books.servers.total_r,
+            counts_r=compute_counts(self._state, axes),
+            fits_r=compute_fits(self._state, axes),
+            fit=self._state.settings.fit,
+            total_r=self._state.servers.total_r,
             servers=servers,
-            tenants=self._books.usage.build_tenants(axes, detailed=needs_detail),
+            tenants=self._state.usage.build_tenants(axes, detailed=needs_detail),
             task_classes=task_classes,
             targets=targets,
             target_classes=target_classes,
-            running=self._books.running.build(axes),
+            running=self._state.running.build(axes),
             changes=changes,
             stale=frozenset(self._old_classes),
             is_whole=not self._lacks,
         )
 
     def compute_scale(self) -> Scale:
-        """Return what shares are measured by as the books say now, for less than a snapshot."""
-        self._books.resolve()
-        servers = self._books.servers
+        """Return what shares are measured by as the state says now, for less than a snapshot."""
+        self._state.resolve()
+        servers = self._state.servers
         if servers.is_total_stale:
             servers.flush()
-        return Scale(servers.axes, compute_counts(self._books, servers.axes), servers.total_r)
+        return Scale(servers.axes, compute_counts(self._state, servers.axes), servers.total_r)
 
     def _find_targets(self) -> Targets | None:
         """Return what the policy's own mechanism gives; the answer of the one before says nothing any more."""
-        targets, settings = self._books.targets, self._books.settings
+        targets, settings = self._state.targets, self._state.settings
         is_own = targets is not None and targets.mechanism == POLICIES[settings.policy].mechanism
         return targets if is_own and reads_targets(settings) else None
 
     def _make_task_classes(self, *, whole: bool) -> tuple[tuple[TaskClass, ...], ClassChanges | None]:
         """Return all classes, and what is other than the last time; None: that was not made to its end."""
-        books = self._books
+        state = self._state
         self._known_rules.clear()
         self._note_changed_placements()
-        books.changed_queues.update(dict.fromkeys(due.list_next(self._due, books.changed_queues, whole=whole)))
-        choices = self.window.choose(books.queues_by_tenant, len(books.waiting_constraints), books.changed_queues)
+        state.changed_queues.update(dict.fromkeys(due.list_next(self._due, state.changed_queues, whole=whole)))
+        choices = self.window.choose(state.queues_by_tenant, len(state.waiting_constraints), state.changed_queues)
         changed_sides = self._windowed_tenants ^ choices.keys()
         for tenant in changed_sides:
-            books.changed_queues.update(dict.fromkeys(books.queues_by_tenant.get(tenant, ())))
+            state.changed_queues.update(dict.fromkeys(state.queues_by_tenant.get(tenant, ())))
         self._windowed_tenants = frozenset(choices)
         before, self._made = self._made, None
         added, removed = self._follow_queues(choices)
@@ -194,9 +194,9 @@ class SnapshotBuilder:
         self._windowed_classes = windowed_classes
         windowed = tuple(chain.from_iterable(windowed_classes.values()))
         groups = sum(len(choice.groups) for choice in choices.values())
-        if len(books.eligibility) > 2 * (MAX_BOUND_PLACEMENTS + len(self._task_classes) + len(self._due) + groups):
+        if len(state.eligibility) > 2 * (MAX_BOUND_PLACEMENTS + len(self._task_classes) + len(self._due) + groups):
             shown = (group.first.key for choice in choices.values() for group in choice.groups)
-            books.eligibility.keep_only(key.constraints for key in (*self._task_classes, *self._due, *shown))
+            state.eligibility.keep_only(key.constraints for key in (*self._task_classes, *self._due, *shown))
         after = self._made = (*self._task_classes.values(), *windowed)
         if before is None:
             self._placements.clear()
@@ -207,11 +207,11 @@ class SnapshotBuilder:
 
     def _follow_queues(self, windowed: Container[str]) -> tuple[list[TaskClass], list[TaskClass]]:
         """Build the classes of queues that changed, and return those that came and those that went."""
-        books, task_classes = self._books, self._task_classes
+        state, task_classes = self._state, self._task_classes
         added, removed = list[TaskClass](), list[TaskClass]()
-        for key in books.changed_queues:
+        for key in state.changed_queues:
             self._due.discard(key)
-            queue, before, after = books.queues.get(key), task_classes.get(key), None
+            queue, before, after = state.queues.get(key), task_classes.get(key), None
             if queue is None or key.tenant in windowed:
                 task_classes.pop(key, None)
             else:
@@ -224,7 +224,7 @@ class SnapshotBuilder:
                 added.append(after)
             if before is not None:
                 removed.append(before)
-        books.changed_queues.clear()
+        state.changed_queues.clear()
         return added, removed
 
     def _count_placements(self, added: Iterable[TaskClass], removed: Iterable[TaskClass]) -> None:
@@ -241,11 +241,11 @@ class SnapshotBuilder:
         may_be_placed = queue.key.unsupported is None
         if may_be_placed and not is_windowed:
             may_be_placed = queue.is_placeable or self._waits_for_attach_slots(queue)
-        self._books.wanted.set_waiting(queue.key, len(queue.tasks) if may_be_placed else 0)
+        self._state.wanted.set_waiting(queue.key, len(queue.tasks) if may_be_placed else 0)
 
     def _waits_for_attach_slots(self, queue: TaskQueue) -> bool:
         """Whether nodes have too many volumes now, and could take these: they are wanted as if others were moved."""
-        load, placement, limits = queue.key.load, self._task_classes[queue.key].placement, self._books.volumes.limits
+        load, placement, limits = queue.key.load, self._task_classes[queue.key].placement, self._state.volumes.limits
         if load is None or queue.is_lacking or not limits.could_take(load):
             return False
         return any(rejection == FULL for rejection, _ in placement.rejections)
@@ -273,9 +273,9 @@ class SnapshotBuilder:
             if group.revision != self._revision:
                 self._old_classes.append(group.task_class)
             yield group.task_class
-        nothing_r = (0,) * len(self._books.servers.axes)
+        nothing_r = (0,) * len(self._state.servers.axes)
         for reason, tasks in choice.blocked.items():  # whatever these tasks ask for, none is placed
-            placement = self._books.eligibility.get_placement(NO_CONSTRAINTS)
+            placement = self._state.eligibility.get_placement(NO_CONSTRAINTS)
             yield TaskClass(tenant, nothing_r, nothing_r, placement, tasks, blocked=reason)
 
     def _rebuild(self, group: Group) -> None:
@@ -293,10 +293,10 @@ class SnapshotBuilder:
 
     def _note_changed_placements(self) -> None:
         """Note which queues must be looked at because nodes or placed pods changed."""
-        books = self._books
+        state = self._state
         is_other_answer, is_other_closing = self._answer_changes.take(), self.closings.take()
-        changed_terms = books.topology.take_changed()
-        before, self._shape = self._shape, (books.servers.axes, books.servers.names)
+        changed_terms = state.topology.take_changed()
+        before, self._shape = self._shape, (state.servers.axes, state.servers.names)
         if is_other_answer:
             self._revision += 1
         if before is None or self._shape[0] != before[0] or self._shape[1] is not before[1]:
@@ -304,18 +304,18 @@ class SnapshotBuilder:
         elif is_other_answer:
             self._note_due(self._list_unwindowed())
         elif is_other_closing:
-            self._note_due(key for key in books.queues if key.may_have_rules or key.is_about_volumes)
+            self._note_due(key for key in state.queues if key.may_have_rules or key.is_about_volumes)
         elif changed_terms:
-            self._note_due(key for key in books.queues if key.is_about(changed_terms))
-        if images := books.eligibility.changed_images:
-            self._note_due(key for key in books.queues if key.is_about_images(images))
+            self._note_due(key for key in state.queues if key.is_about(changed_terms))
+        if images := state.eligibility.changed_images:
+            self._note_due(key for key in state.queues if key.is_about_images(images))
             images.clear()
         if self._nomination_changes.take():
-            self._note_due(key for key in books.queues if key.has_reserved)
+            self._note_due(key for key in state.queues if key.has_reserved)
 
     def _note_shape(self) -> None:
         """Note that no class of before goes with the nodes and resources of now."""
-        changed = self._books.changed_queues
+        changed = self._state.changed_queues
         self._shape_revision = self._revision
         keys = list(self._list_unwindowed())
         if len(keys) <= due.MAX_DUE:
@@ -327,7 +327,7 @@ class SnapshotBuilder:
 
     def _list_unwindowed(self) -> Iterator[QueueKey]:
         """Return the queues of tenants that have no more than a snapshot shows."""
-        by_tenant = self._books.queues_by_tenant.items()
+        by_tenant = self._state.queues_by_tenant.items()
         return chain.from_iterable(queues for tenant, queues in by_tenant if tenant not in self._windowed_tenants)
 
     def _note_due(self, keys: Iterable[QueueKey]) -> None:
@@ -339,15 +339,15 @@ class SnapshotBuilder:
             if key in self._task_classes:
                 fresh.append(key)
             else:  # a tenant's with very many queues, or one that has come just now
-                self._books.changed_queues[key] = None
+                self._state.changed_queues[key] = None
         self._add_due(fresh)
 
     def _add_due(self, keys: Iterable[QueueKey]) -> None:
-        self._due.add(due.order(keys, self._books.queues, len(self._due)))
+        self._due.add(due.order(keys, self._state.queues, len(self._due)))
 
     def _mark_selected_stale(self) -> None:
         """Mark the classes of pods as stale that other terms may select than their queues say."""
-        for key in self._books.list_selected_otherwise():
+        for key in self._state.list_selected_otherwise():
             task_class = self._task_classes.get(key)
             if task_class is None:
                 task_class = self.window.find_class(key)
@@ -356,7 +356,7 @@ class SnapshotBuilder:
 
     def _build_task_class(self, queue: TaskQueue, simple: Constraints | None = None) -> TaskClass:
         """Return the class of a queue. simple: its constraints by `Eligibility.simplify`; None: they are not known."""
-        servers, eligibility, key = self._books.servers, self._books.eligibility, queue.key
+        servers, eligibility, key = self._state.servers, self._state.eligibility, queue.key
         if simple is None:
             simple = eligibility.simplify(key.constraints)
         placement, pin = self._find_placement(key, simple), None
@@ -370,7 +370,7 @@ class SnapshotBuilder:
             open_ = placement
             if key.pod_terms is not None:
                 open_ = self._labelled(placement, key.pod_terms)
-            open_ = self._books.topology.reserved.restrict(open_, key.rank, key.pod_terms, key.selected_by)
+            open_ = self._state.topology.reserved.restrict(open_, key.rank, key.pod_terms, key.selected_by)
             if pin is None:
                 placement = open_
             elif pin.server is not None and not open_.eligible_k[pin.server]:
@@ -380,7 +380,7 @@ class SnapshotBuilder:
         if rules.preferences is not None and placement.preference_k is not None:
             placement = eligibility.share(replace(placement, preference_k=None))  # `ClassRules.preferences` has it all
         # Last, as what is shared above must not say what is reserved: not all classes that share it may use that.
-        nominations, prefers = self._books.nominations, rules.preferences is None
+        nominations, prefers = self._state.nominations, rules.preferences is None
         if rules.preferences is not None and key.nominated is not None:
             rules = rules._replace(preferences=nominations.add_preference(rules.preferences, key))
         placement = nominations.reserve(placement, key, servers.axes, prefers=prefers)
@@ -388,15 +388,15 @@ class SnapshotBuilder:
 
     def _find_placement(self, key: QueueKey, simple: Constraints) -> Placement:
         """Return where a class may go by its constraints, its volumes and what nodes have of what it asks for."""
-        servers, eligibility = self._books.servers, self._books.eligibility
+        servers, eligibility = self._state.servers, self._state.eligibility
         placement = eligibility.get_placement_of_simple(simple)
         if servers.claimed.value.by_axis:
             placement = self._close_claimed(placement, key.demand)
         if key.unbound:
-            offers = self._books.volumes.offers
+            offers = self._state.volumes.offers
             placement = eligibility.share(offers.restrict(placement, key.unbound))
         if key.load is not None:
-            limits = self._books.volumes.limits
+            limits = self._state.volumes.limits
             placement = eligibility.share(limits.restrict(placement, key.load))
         if resting := servers.refusals.find_resting((key.tenant, key.demand.real)):
             closed_k = np.isin(np.array(servers.names), resting)
@@ -405,7 +405,7 @@ class SnapshotBuilder:
 
     def _close_claimed(self, base: Placement, demand: Demand) -> Placement:
         """Return a placement without the nodes that have what is asked for as devices only, which claims serve."""
-        servers, eligible_k, rejections = self._books.servers, base.eligible_k, Counter(dict(base.rejections))
+        servers, eligible_k, rejections = self._state.servers, base.eligible_k, Counter(dict(base.rejections))
         claimed = servers.claimed.value.by_axis
         for resource, _ in demand.real:
             if resource in claimed and resource not in servers.claimed.value.only:
@@ -416,7 +416,7 @@ class SnapshotBuilder:
             return base
         eligible_k.flags.writeable = False
         closed = replace(base, eligible_k=eligible_k, rejections=tuple(sorted((+rejections).items())))
-        return self._books.eligibility.share(closed)
+        return self._state.eligibility.share(closed)
 
     def _find_rules(self, key: QueueKey, simple: Constraints) -> ClassRules:
         """Return what topology domains and limits say to a class. simple: its constraints by `Eligibility.simplify`."""
@@ -424,7 +424,7 @@ class SnapshotBuilder:
             return NO_RULES
         limits: tuple[LimitRule, ...] = ()
         if key.load is not None:
-            limits = self._books.volumes.limits.find_rules(key.load)
+            limits = self._state.volumes.limits.find_rules(key.load)
         if not (key.may_have_rules or limits):
             return NO_RULES
         asked = key.pod_terms, key.selected_by, simple, key.pin, key.rank, limits
@@ -442,7 +442,7 @@ class SnapshotBuilder:
         rank: Rank,
         limits: tuple[LimitRule, ...],
     ) -> ClassRules:
-        topology = self._books.topology
+        topology = self._state.topology
         return ClassRules(
             topology.find_rules(pod_terms, selected_by, constraints, pin, rank, limits),
             # A pinned pod has no choice, so it would like nothing.
@@ -453,19 +453,19 @@ class SnapshotBuilder:
 
     def _restrict(self, base: Placement, repelled: frozenset[PodTerm]) -> Placement:
         """Return a placement without the nodes that placed pods close."""
-        eligibility = self._books.eligibility
-        return eligibility.share(self._books.anti_affinity.restrict(base, repelled, eligibility)) if repelled else base
+        eligibility = self._state.eligibility
+        return eligibility.share(self._state.anti_affinity.restrict(base, repelled, eligibility)) if repelled else base
 
     def _close_unlabelled(self, base: Placement, pod_terms: PodTerms) -> Placement:
         """Return a placement without the nodes that lack a label which pod terms need."""
-        return self._books.eligibility.share(self._books.topology.close_unlabelled(base, pod_terms))
+        return self._state.eligibility.share(self._state.topology.close_unlabelled(base, pod_terms))
 
     def add_detail(self, snapshot: Snapshot) -> Snapshot:
         """Return a snapshot of now with what each tenant holds task by task and server by server."""
-        usages = self._books.usage.by_name.values()
+        usages = self._state.usage.by_name.values()
         placements = {
-            constraints: self._books.eligibility.get_placement(constraints)
+            constraints: self._state.eligibility.get_placement(constraints)
             for constraints in choose_bound_placements(tenant_usage.kinds for tenant_usage in usages)
         }
-        tenants = self._books.usage.build_detailed_tenants(snapshot.resources, placements)
+        tenants = self._state.usage.build_detailed_tenants(snapshot.resources, placements)
         return replace(snapshot, tenants=tenants)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from fairbind.cluster.classes.pinning import lack
 from fairbind.cluster.filters.node_eligibility import Eligibility
-from fairbind.cluster.state.node_books import Axes, compute_vector
+from fairbind.cluster.state.node_state import Axes, compute_vector
 from fairbind.cluster.state.queue_keys import QueueKey
 from fairbind.model import DomainRules, Pin, Placement, Preferences, Rejection, RejectionKind, Task, TaskClass
 from fairbind.scheduling.cycle.order.task_queues import compute_sort_key
@@ -165,7 +165,7 @@ class TaskQueue:
 
     @property
     def is_placeable(self) -> bool:
-        """Whether the tasks could be placed if there were room."""
+        """Whether the tasks could be placed if there were free capacity."""
         return self.key.unsupported is None and self.is_eligible
 
 

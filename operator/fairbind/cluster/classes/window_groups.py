@@ -28,8 +28,8 @@ GroupKey = tuple[
     tuple[Wanted, ...],
 ]
 """All that decides a placement: constraints without what does not matter now, the terms in use that select the pods,
-what they require about others, which reserved room they may use (`QueueKey.rank`), and the volumes that they bring and
-want."""
+what they require about others, which reserved capacity they may use (`QueueKey.rank`), and the volumes that they bring
+and want."""
 
 
 GroupKind = tuple[Demand, str | None, bool, float]

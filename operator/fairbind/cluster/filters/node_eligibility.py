@@ -268,7 +268,7 @@ class Eligibility:
     def get_server_preferences(self, constraints: Constraints) -> tuple[ServerPreference, ...]:
         """Return what tasks with these constraints would like of nodes, the same objects until it changes.
 
-        It is what `Placement.preference_k` has, but relative to the nodes that have room.
+        It is what `Placement.preference_k` has, but relative to the nodes that have free capacity.
         """
         verdict = self._get_verdict(self.simplify(constraints))
         if verdict.server_preferences is None:

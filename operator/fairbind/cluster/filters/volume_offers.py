@@ -3,8 +3,8 @@
 As in kube-scheduler, the claims of a pod are looked at by size, the smallest first. Each takes the smallest volume that
 is free, suits it and is reached from the node. A volume that names the claim is the only one for it. A claim that finds
 none needs a new volume: its storage class must have a provisioner and allow the node, and where the provisioner tells
-how much room it has, there must be enough for the claim. A claim for which a volume is being made for a node can be
-used on that node only.
+how much free capacity it has, there must be enough for the claim. A claim for which a volume is being made for a node
+can be used on that node only.
 
 A volume that is free may be **taken** for a pod: its place is decided, and its claims are being bound.
 """
@@ -104,7 +104,7 @@ class VolumeOffers:
     def set_capacity(
         self, key: str, before: StorageCapacityFacts | None, capacity: StorageCapacityFacts | None
     ) -> None:
-        """Take what a driver says of its room, and what it said before; None: nothing."""
+        """Take what a driver says of its capacity, and what it said before; None: nothing."""
         if before is not None:
             self._capacities[before.storage_class].pop(key)
         if capacity is not None:
@@ -176,14 +176,14 @@ class VolumeOffers:
             return False
         if storage_class.provisioner not in self._telling or not request.size:
             return True
-        return any(nodes.is_met_by(labels) for nodes in self._list_roomy(request))
+        return any(nodes.is_met_by(labels) for nodes in self._list_large_enough(request))
 
     def _find_maker(self, request: ClaimRequest) -> StorageClassFacts | None:
         """Return the storage class of a claim when volumes of it are made on demand."""
         storage_class = self._classes.get(request.storage_class)
         return None if storage_class is None or storage_class.provisioner in {"", NO_PROVISIONER} else storage_class
 
-    def _list_roomy(self, request: ClaimRequest) -> list[LabelSelector]:
+    def _list_large_enough(self, request: ClaimRequest) -> list[LabelSelector]:
         """Return the nodes' selectors of all capacities that are enough for a claim."""
         capacities = self._capacities.get(request.storage_class, {}).values()
         enough = (c for c in capacities if c.largest is not None and c.largest >= request.size)
@@ -240,7 +240,7 @@ class VolumeOffers:
         return np.flatnonzero(match_affinities(topology, self._eligibility.get_columns()))
 
     def _ask_maker(self, request: ClaimRequest) -> tuple[BoolArray, BoolArray]:
-        """Return for which nodes no volume can be made at all, and for which the room is too small, shape (K,) each."""
+        """Return for which nodes no volume can be made at all, and for which the capacity is too small: (K,) each."""
         columns, storage_class = self._eligibility.get_columns(), self._find_maker(request)
         nowhere_k = np.zeros(len(self._eligibility.index), dtype=np.bool_)
         if storage_class is None:
@@ -248,10 +248,10 @@ class VolumeOffers:
         allowed_k = columns.match_wanted((), storage_class.topologies)
         if storage_class.provisioner not in self._telling or not request.size:
             return ~allowed_k, nowhere_k
-        roomy_k = nowhere_k
-        for nodes in self._list_roomy(request):
-            roomy_k = roomy_k | columns.match_all(nodes.requirements)
-        return ~allowed_k, ~roomy_k
+        is_large_k = nowhere_k
+        for nodes in self._list_large_enough(request):
+            is_large_k = is_large_k | columns.match_all(nodes.requirements)
+        return ~allowed_k, ~is_large_k
 
     def describe(self) -> object:
         """Return what is there, as comparable values."""

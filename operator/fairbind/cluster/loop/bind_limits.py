@@ -17,7 +17,7 @@ places: its tenant gets nothing, so it is always the next in the order. The rule
   as many attempts, others had `WORSE` times as many that went well in time. Where others try too little to compare
   with, a namespace counts as worse.
 * A binding that waits for the claims of its pod has no place meanwhile, and says nothing about its namespace: how many
-  of a tenant may wait so, the books say (`cache.volume_plans`).
+  of a tenant may wait so, the state say (`cache.volume_plans`).
 * What is decided beyond that is backed off: the pod is out of the scheduling order. After a backoff of 1 to 5 s, twice
   as long each time, as many pods return as may begin. After the first success all of them do.
 """

@@ -27,10 +27,11 @@ The rules:
   bindings fail has few under way, and the rest of its pods is backed off for a while; see `bind_limits`. A binding
   that another scheduler asks for counts as any other; that this one was told of its pod says nothing about it.
 * **Gates.** Of rationed pods, a decision opens the gate, and another scheduler places the pod. Until then it is
-  on its way; how many may be, and for how long a pod keeps its room, is decided in `gate_limiter`. Places that come
+  on its way; how many may be, and for how long a pod keeps its capacity, is decided in `gate_limiter`. Places that come
   free are given away together (`place_waits`). Amid that, a cycle decides pods that take none, and one pod of each
-  tenant with nothing on its way (`RunCycle.opens`). After a cycle one gate is opened without room where an autoscaler
-  could help, but for `MAX_HELD_SECONDS` not beside gates with room; the next cycle sees the shares with it.
+  tenant with nothing on its way (`RunCycle.opens`). After a cycle one gate is opened without capacity where an
+  autoscaler could help, but for `MAX_HELD_SECONDS` not beside gates with capacity; the next cycle sees the shares with
+  it.
 * **Failed cycles.** The next cycle is tried after `FAILED_CYCLE_SECONDS`, followed by the pause for batches.
 * **Sweeps.** When nothing changes, the driver reports a beat every `BEAT_SECONDS`, and a cycle runs at the first beat
   that comes `SWEEP_SECONDS` after the sweep before it.
@@ -208,10 +209,10 @@ class Pacing:
             case PodArrived(uid, is_bound):
                 self._gate_limiter.end(uid, now, bound=is_bound)
                 self._place_waits.free(1, now)
-            case PodOnItsWay(uid, tenant, has_room):
-                self._gate_limiter.recover(uid, tenant, now, has_room=has_room)
-            case PodReserved(uid, has_room):
-                self._gate_limiter.note_room(uid, now, has_room=has_room)
+            case PodOnItsWay(uid, tenant, has_capacity):
+                self._gate_limiter.recover(uid, tenant, now, has_capacity=has_capacity)
+            case PodReserved(uid, has_capacity):
+                self._gate_limiter.note_capacity(uid, now, has_capacity=has_capacity)
             case PodRefused(uid):
                 self._gate_limiter.note_refused(uid)
 
@@ -250,7 +251,9 @@ class Pacing:
         resumes: list[Instruction] = [Resume(uid) for uid in self._postponements.pop_due(now)]
         resumes += [Resume(uid) for uid in self._limits.release(now)]
         expired = self._gate_limiter.expire(now)
-        if expired:  # their places are free, also where one keeps its room because it is nominated, and nothing changes
+        if (
+            expired
+        ):  # their places are free, also where one keeps its capacity because it is nominated, and nothing changes
             self._place_waits.free(len(expired), now)
         resumes += [GiveBack(uid) for uid in expired]
         return resumes
@@ -318,13 +321,13 @@ class Pacing:
             return [BackOff(bind.task.uid) for bind in plan.binds]
         self._outstanding += len(plan.binds)
         for uid, _ in gated:
-            self._openings.begin(uid, has_room=True)
+            self._openings.begin(uid, has_capacity=True)
         return [plan]
 
     def _scale_up(self, candidates: Sequence[Bind], now: float) -> Sequence[Instruction]:
         """Open the gate of one pod for which a node could be bought; shares are others then, so look again.
 
-        Only after those that have room, but for stalled ones; see `Openings.must_wait`.
+        Only after those that have free capacity, but for stalled ones; see `Openings.must_wait`.
         Those whose namespace may not begin now leave the order, so that no later cycle backs them off once more.
         """
         if self._openings.must_wait(now, has_candidates=bool(candidates)):
@@ -339,7 +342,7 @@ class Pacing:
                 continue
             if self._limits.begin(uid, bind.tenant, namespace, now):
                 self._outstanding += 1
-                self._openings.begin(uid, has_room=False)
+                self._openings.begin(uid, has_capacity=False)
                 self._is_woken = True
                 return [*backed_off, Plan((bind,))]
             self._gate_limiter.end(uid, now)

@@ -17,7 +17,7 @@ class BindResult(enum.StrEnum):
     pod; whether bindings of its namespace fail is seen when it asks for the binding. conflict: it is bound
     elsewhere, was made again under its name, is gated or being deleted. gone: it does not exist any more. invalid:
     the API server will never take this binding. fenced: we may not bind any more; nothing more was sent. stale: its
-    node is gone meanwhile, or closed to it; nothing was sent. crowded: another scheduler took its room meanwhile;
+    node is gone meanwhile, or closed to it; nothing was sent. crowded: another scheduler took its capacity meanwhile;
     nothing was sent. deferred: bindings of its namespace came to take long, or its claims could not be bound and
     rest; nothing was sent. failed: not bound, although it might be later; the reason was logged.
     """
@@ -148,19 +148,19 @@ class BindAnswered(msgspec.Struct, frozen=True):
 class PodOnItsWay(msgspec.Struct, frozen=True):
     """A pod of this tenant is found with an open gate and without a node, at the beginning of a leader's time.
 
-    has_room: whether room could be kept for it.
+    has_capacity: whether capacity could be kept for it.
     """
 
     uid: str
     tenant: str
-    has_room: bool = True
+    has_capacity: bool = True
 
 
 class PodReserved(msgspec.Struct, frozen=True):
-    """Other room is reserved for a pod on its way than was decided for it, or none any more."""
+    """Other capacity is reserved for a pod on its way than was decided for it, or none any more."""
 
     uid: str
-    has_room: bool
+    has_capacity: bool
 
 
 class PodRefused(msgspec.Struct, frozen=True):
@@ -254,7 +254,7 @@ class Resume(msgspec.Struct, frozen=True):
 
 
 class GiveBack(msgspec.Struct, frozen=True):
-    """Take the room of a pod whose gate is open, because its time is over, and say so."""
+    """Take the capacity of a pod whose gate is open, because its time is over, and say so."""
 
     uid: str
 

@@ -224,8 +224,8 @@ class PodFacts(Struct, frozen=True, gc=False):
     PodScheduled=False says, or None. scheduled_generation: of which generation it says so; 0: of none that it names.
     runs: its kubelet runs it. rejection: for what its kubelet refused it (resources, ports, node, other); None when it
     did not. start: when its kubelet took it, seconds since the epoch; `created` before that.
-    group: the name of the pod group in its namespace that it belongs to; None: to none. nominated_node: where room is
-    reserved for it until it is bound.
+    group: the name of the pod group in its namespace that it belongs to; None: to none. nominated_node: where free
+    capacity is reserved for it until it is bound.
     owner: its controller, kept only while it waits. claims: those of its volumes. images: those that it uses, kept only
     while it waits and may choose. device_claims: the ResourceClaims that it uses, kept only while it waits.
     most_seconds: for how long it holds something at most once its kubelet took it, by its `activeDeadlineSeconds`.

@@ -188,7 +188,7 @@ class CsiDriverFacts(Struct, frozen=True, gc=False):
     """A driver.
 
     must_be_installed: pods with its volumes may go to nodes only that have it. tells_capacity: it makes volumes only
-    where a CSIStorageCapacity says that there is room.
+    where a CSIStorageCapacity says that there is free capacity.
     """
 
     name: str

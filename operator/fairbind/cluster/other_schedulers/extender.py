@@ -1,9 +1,9 @@
 """What kube-scheduler is answered in extender mode: filter, prioritize, whether it may bind, and preempt.
 
 A pod passes when it has a permit (`permits`), on the nodes where the policy wants it and on which no other permit
-keeps the room. So no tenant that comes before it in the policy's order has a pod that fits there and has no permit yet:
-the cycle would have decided that one first. Pods that belong to no tenant pass everywhere. Filter and prioritize book
-nothing; kube-scheduler also asks for pods that it only tries in its mind.
+keeps the capacity. So no tenant that comes before it in the policy's order has a pod that fits there and has no permit
+yet: the cycle would have decided that one first. Pods that belong to no tenant pass everywhere. Filter and prioritize
+book nothing; kube-scheduler also asks for pods that it only tries in its mind.
 
 A refusal names the reason for the first `MOST_NAMED` nodes, and says that evicting other pods would not help. The
 reason does not change from call to call while the order is the same: kube-scheduler writes it into the pod's status,
@@ -29,7 +29,7 @@ from fairbind.cluster.objects.extender_wire import (
 )
 from fairbind.cluster.objects.facts import PodFacts
 from fairbind.cluster.other_schedulers.permits import ClassNodes, Permit, Permits
-from fairbind.cluster.state.node_books import compute_vector
+from fairbind.cluster.state.node_state import compute_vector
 from fairbind.cluster.state.pods import PodEntry, find_detail, find_tenant
 from fairbind.cluster.state.positions import Bound, Opened, Waiting
 from fairbind.model import TOLERANCE, RejectionKind
@@ -47,9 +47,9 @@ BEING_BOUND = "the pod is being bound already"
 OWN_TENANT = f"{NOT_PERMITTED}: other pods of its tenant come before it"
 NOT_DECIDED = f"{NOT_PERMITTED}: fairbind has not decided that it fits"
 OTHER_CLASS = "the policy decided another server class for the pod"
-NO_ROOM = "its free capacity is kept for other pods that have their turn"
+NOT_FREE = "its free capacity is kept for other pods that have their turn"
 NOT_USED = "fairbind places no such pods on this node"
-OWN_REASONS = (NOT_PERMITTED, UNKNOWN, OTHER_SCHEDULER, BEING_BOUND, OTHER_CLASS, NO_ROOM, NOT_USED)
+OWN_REASONS = (NOT_PERMITTED, UNKNOWN, OTHER_SCHEDULER, BEING_BOUND, OTHER_CLASS, NOT_FREE, NOT_USED)
 """Words of every refusal of ours. kube-scheduler repeats them, and says by them that it would have placed the pod."""
 
 Shares = Mapping[str, tuple[float, float | None]]
@@ -65,8 +65,8 @@ class Extender:
         self._on_passed = on_passed
 
     def make_permit(self, uid: str, tenant: str, node: str) -> Permit:
-        """Return the permit of a pod for which a cycle decided a node; it holds its room there."""
-        entry = self._cache.books.entries[uid]
+        """Return the permit of a pod for which a cycle decided a node; it holds its capacity there."""
+        entry = self._cache.state.entries[uid]
         return Permit(tenant, node, self._find_class(node), self._find_likeness(entry, tenant))
 
     def filter(self, pod: Identity, names: Sequence[str], now: float) -> ExtenderFilterResult:
@@ -83,7 +83,7 @@ class Extender:
         fits_n = self._find_fits(facts, permit, names)
         usable_n = self._find_usable(facts, names)
         refusals = [
-            OTHER_CLASS if not permit.may_go(name) else NOT_USED if not is_usable else NO_ROOM if not fits else None
+            OTHER_CLASS if not permit.may_go(name) else NOT_USED if not is_usable else NOT_FREE if not fits else None
             for name, fits, is_usable in zip(names, fits_n.tolist(), usable_n, strict=True)
         ]
         passed = [name for name, refusal in zip(names, refusals, strict=True) if refusal is None]
@@ -99,7 +99,7 @@ class Extender:
         All have 0 when the pod has no permit.
         """
         permit = self._permits.find(pod.uid)
-        entry = self._cache.books.entries.get(pod.uid)
+        entry = self._cache.state.entries.get(pod.uid)
         if permit is None or entry is None:
             return [HostPriority(name, 0) for name in names]
         score_n = self._score(entry.facts, names)
@@ -112,14 +112,14 @@ class Extender:
         ]
 
     def begin_binding(self, pod: Identity, node: str) -> str | None:
-        """Let a pod with a permit be bound to a node, and hold its room there; else return why it may not."""
+        """Let a pod with a permit be bound to a node, and hold its capacity there; else return why it may not."""
         facts, is_free = self._find(pod)
         if is_free:
             return None
         permit = self._permits.find(pod.uid)
         reason = UNKNOWN if facts is None else None
         if facts is not None and permit is None:
-            reason = self._explain(self._cache.books.entries[facts.uid])
+            reason = self._explain(self._cache.state.entries[facts.uid])
         elif facts is not None and permit is not None:
             reason = self._find_obstacle(facts, permit, node)
         if reason is None and permit is not None:
@@ -134,7 +134,7 @@ class Extender:
             return BEING_BOUND
         if not permit.may_go(node):
             return OTHER_CLASS
-        return None if self._find_fits(facts, permit, [node])[0] else NO_ROOM
+        return None if self._find_fits(facts, permit, [node])[0] else NOT_FREE
 
     def preempt(
         self, pod: Identity, victims: Mapping[str, MetaVictims], shares: Shares | None
@@ -143,11 +143,11 @@ class Extender:
 
         Pods of no tenant may evict any. A tenant's pods may be evicted for its own, and for those of a tenant that has
         less than its fair share until they leave no more than the fair share of theirs. Where one victim is protected
-        the evictions would not make room, so the node is taken away.
+        the evictions would not free enough, so the node is taken away.
         shares: None when nothing is known; then every other tenant is protected.
         """
         facts, is_free = self._find(pod)
-        tenant = None if facts is None else self._cache.books.directory.tenant_of(facts.namespace)
+        tenant = None if facts is None else self._cache.state.directory.tenant_of(facts.namespace)
         allowed = {
             node: those
             for node, those in victims.items()
@@ -156,15 +156,15 @@ class Extender:
         return ExtenderPreemptionResult(allowed)
 
     def _may_evict(self, uids: Sequence[str], tenant: str | None, shares: Shares) -> bool:
-        books = self._cache.books
+        state = self._cache.state
         own_share, own_fair_share = shares.get(tenant or "", (0.0, None))
         lacks_some = own_fair_share is not None and own_share < own_fair_share - TOLERANCE
         left: dict[str, float] = {}
         for uid in uids:
-            entry = books.entries.get(uid)
+            entry = state.entries.get(uid)
             if entry is None:
                 return False  # the cache is behind, or kube-scheduler is
-            owner = find_tenant(entry.facts, books.directory, books.scheduler_name)
+            owner = find_tenant(entry.facts, state.directory, state.scheduler_name)
             if owner is None or owner == tenant:
                 continue
             share, fair_share = shares.get(owner, (0.0, None))
@@ -183,20 +183,20 @@ class Extender:
 
     def _find(self, pod: Identity) -> tuple[PodFacts | None, bool]:
         """Return what is known of a pod, and whether it belongs to no tenant, so that nothing is decided for it."""
-        books = self._cache.books
-        entry = books.entries.get(pod.uid)
+        state = self._cache.state
+        entry = state.entries.get(pod.uid)
         if entry is None:
-            return None, books.directory.is_system(pod.namespace)
-        return entry.facts, find_tenant(entry.facts, books.directory, books.scheduler_name) is None
+            return None, state.directory.is_system(pod.namespace)
+        return entry.facts, find_tenant(entry.facts, state.directory, state.scheduler_name) is None
 
     def _find_reason(self, facts: PodFacts, now: float) -> str | None:
         """Return why a pod may not be placed now; None when it has a permit, from now on at the latest."""
-        if facts.scheduler not in self._cache.books.asking:
+        if facts.scheduler not in self._cache.state.asking:
             return OTHER_SCHEDULER
         permit = self._permits.find(facts.uid)
         if permit is not None:
             return BEING_BOUND if permit.is_binding else None
-        entry = self._cache.books.entries[facts.uid]
+        entry = self._cache.state.entries[facts.uid]
         return None if self._take_over(entry, now) else self._explain(entry)
 
     def _take_over(self, entry: PodEntry, now: float) -> bool:
@@ -216,16 +216,16 @@ class Extender:
 
     def _explain(self, entry: PodEntry) -> str:
         """Return why a known pod has no permit."""
-        facts, books = entry.facts, self._cache.books
-        if facts.scheduler not in books.asking:
+        facts, state = entry.facts, self._cache.state
+        if facts.scheduler not in state.asking:
             return OTHER_SCHEDULER
         if facts.node is not None:
             return BEING_BOUND
         if isinstance(entry.position, Waiting) and (blocked := entry.position.key.unsupported) is not None:
             if blocked.kind is RejectionKind.CLAIM:
-                return f"{NOT_PERMITTED}: {find_detail(entry, books.volumes, books.devices)}"
+                return f"{NOT_PERMITTED}: {find_detail(entry, state.volumes, state.devices)}"
             return f"{NOT_PERMITTED}: {blocked.kind.value} {blocked.subject}".rstrip()
-        tenant = books.directory.tenant_of(facts.namespace)
+        tenant = state.directory.tenant_of(facts.namespace)
         if (before := self._permits.find_who_comes_before(tenant)) is not None:
             return f"{NOT_PERMITTED}: tenant {before} comes before"
         return OWN_TENANT if self._permits.has_permits(tenant) else NOT_DECIDED
@@ -233,8 +233,8 @@ class Extender:
     def _find_likeness(self, entry: PodEntry, tenant: str) -> Hashable | None:
         facts = entry.facts
         if facts.claims or facts.nominated_node is not None or facts.unsupported is not None:
-            return None  # its volumes, its reserved room or its devices are its own
-        selected_by = self._cache.books.anti_affinity.find_terms(facts.namespace, facts.labels)
+            return None  # its volumes, its reserved capacity or its devices are its own
+        selected_by = self._cache.state.anti_affinity.find_terms(facts.namespace, facts.labels)
         return (
             *(tenant, facts.priority, facts.demand, facts.constraints, facts.pin, facts.pod_terms),
             *(facts.repels, selected_by),
@@ -242,15 +242,15 @@ class Extender:
 
     def _find_class(self, node: str) -> ClassNodes | None:
         """Return the nodes of the decided class; None when the policy decides no class."""
-        books = self._cache.books
-        class_k = find_decided_classes(books.settings, books.targets, self._cache.build_snapshot)
-        index = books.servers.index
+        state = self._cache.state
+        class_k = find_decided_classes(state.settings, state.targets, self._cache.build_snapshot)
+        index = state.servers.index
         return None if class_k is None or node not in index else ClassNodes(index, class_k, int(class_k[index[node]]))
 
     def _find_fits(self, facts: PodFacts, permit: Permit, names: Sequence[str]) -> BoolArray:
         """Return on which nodes a pod fits beside all that is held and kept for others, shape (n,)."""
         free_nr, known_n = self._find_free(facts, permit.node, names)
-        axes = self._cache.books.servers.axes
+        axes = self._cache.state.servers.axes
         demand_r = np.array(compute_vector(facts.demand.real, axes), dtype=np.int64)
         decided_n = np.array([name == permit.node for name in names], dtype=np.bool_)
         fits_n: BoolArray = ((free_nr >= demand_r) | (demand_r == 0)).all(axis=1) & known_n
@@ -258,19 +258,19 @@ class Extender:
 
     def _find_usable(self, facts: PodFacts, names: Sequence[str]) -> list[bool]:
         """Return which nodes take such pods of tenants, as the binder will ask: the policy may rule nodes out."""
-        eligible_k = self._cache.books.eligibility.get_placement(facts.constraints).eligible_k
-        index = self._cache.books.servers.index
+        eligible_k = self._cache.state.eligibility.get_placement(facts.constraints).eligible_k
+        index = self._cache.state.servers.index
         return [name in index and bool(eligible_k[index[name]]) for name in names]
 
     def _find_free(self, facts: PodFacts, node: str, names: Sequence[str]) -> tuple[IntArray, BoolArray]:
-        """Return what is free on nodes without a pod that holds room on one of them, and which nodes are known."""
+        """Return what is free on nodes without a pod that holds capacity on one of them, and which nodes are known."""
         servers = self._cache.build_snapshot().servers
-        index = self._cache.books.servers.index
+        index = self._cache.state.servers.index
         server_n = np.array([index.get(name, -1) for name in names], dtype=np.int64)
         known_n: BoolArray = server_n >= 0
         free_nr: IntArray = np.zeros((len(names), servers.free_kr.shape[1]), dtype=np.int64)
         free_nr[known_n] = servers.free_kr[server_n[known_n]]
-        own_r = np.array(compute_vector(facts.demand.real, self._cache.books.servers.axes), dtype=np.int64)
+        own_r = np.array(compute_vector(facts.demand.real, self._cache.state.servers.axes), dtype=np.int64)
         for n, name in enumerate(names):
             if name == node:
                 free_nr[n] += own_r
@@ -281,9 +281,9 @@ class Extender:
         snapshot = self._cache.build_snapshot()
         permit = self._permits.find(facts.uid)
         free_nr, known_n = self._find_free(facts, "" if permit is None else permit.node, names)
-        index = self._cache.books.servers.index
+        index = self._cache.state.servers.index
         demand_r = compute_vector(facts.demand.real, snapshot.resources)
-        score = POLICIES[self._cache.books.settings.policy].build_fit(snapshot).build_score(demand_r)
+        score = POLICIES[self._cache.state.settings.policy].build_fit(snapshot).build_score(demand_r)
         servers = np.array([max(index.get(name, 0), 0) for name in names], dtype=np.intp)
         with np.errstate(divide="ignore", invalid="ignore"):
             scores = score.score_many(servers, np.maximum(free_nr, 0).T.astype(np.float64))

@@ -1,10 +1,10 @@
-"""The books of gate mode: which pods are on their way from an opened gate to a node, and which gates may be opened.
+"""The state of gate mode: which pods are on their way from an opened gate to a node, and which gates may be opened.
 
 Another scheduler places the pods; fairbind opens their gates in the order that a cycle decides. A pod counts in its
 tenant's share from the moment its gate is asked to open until it is gone. The rules:
 
-* **Time.** A pod on its way holds the room that was decided for it until it is bound. When it is not bound within
-  `timeout_seconds` it is overdue: the room is given back, and the share is not.
+* **Time.** A pod on its way holds the capacity that was decided for it until it is bound. When it is not bound within
+  `timeout_seconds` it is overdue: the capacity is given back, and the share is not.
 * **Limits.** At most `most` pods are on their way, and of these at most a part of one tenant (`places`). A cycle
   decides no more rationed pods than may be (`begin_round`). Overdue pods do not count here.
 * **Refusals.** A tenant one of whose overdue pods the other scheduler refused (`note_refused`) has a smaller part.
@@ -12,12 +12,12 @@ tenant's share from the moment its gate is asked to open until it is gone. The r
   (`was_passed`), it has refused it. Otherwise that shows only that it is slow, or away. A pod whose time was over
   before, or that was found open, passes no other by: it may have been in the queue for longer than is known.
 * **Scaling up.** Autoscalers do not see pods behind a gate. So where the next pod fits nowhere and one more node could
-  help, its gate is opened without room (`scale_up`), the other scheduler marks it, and a node is bought. At most
-  `most_scale_ups` pods of a tenant wait like this. They take no places, and their time begins when they have room
-  (`note_room`). No tenant is passed over for having as many as it may, until none of its pods got room
+  help, its gate is opened without capacity (`scale_up`), the other scheduler marks it, and a node is bought. At most
+  `most_scale_ups` pods of a tenant wait like this. They take no places, and their time begins when they have free
+  capacity (`note_capacity`). No tenant is passed over for having as many as it may, until none of its pods got capacity
   for long (`node_waits`): otherwise the tenants would get new nodes in equal parts, and not by their shares.
 * **Restart.** A pod that is found without the gate and without a node is on its way since the restart (`recover`). One
-  for which there is no room scales up.
+  for which there is no free capacity scales up.
 
 Times are in seconds, of one clock, and do not go back.
 """
@@ -44,7 +44,7 @@ STUCK_SECONDS = 5.0
 
 
 class ScaleUp(enum.Enum):
-    """Whether a pod's gate is opened without room: yes; no, and no other tenant's either; no, but others' may be."""
+    """Whether a pod's gate is opened without capacity: yes; neither it nor another tenant's; others' may be."""
 
     OPEN = enum.auto()
     WAIT = enum.auto()
@@ -54,7 +54,7 @@ class ScaleUp(enum.Enum):
 class _State(enum.Enum):
     IN_TIME = enum.auto()
     OVERDUE = enum.auto()
-    WITHOUT_ROOM = enum.auto()
+    WITHOUT_CAPACITY = enum.auto()
     """It scales up, so no time runs."""
 
 
@@ -62,8 +62,8 @@ class _State(enum.Enum):
 class _Opened:
     """asked_at: since when it may be open. opened_at: when it was seen open; None: not yet. ends_at: its time's end.
 
-    scales_up: it was opened without room. is_found: it was found open, or was asked to open before, so it may be longer
-    in the other scheduler's queue than is known.
+    scales_up: it was opened without capacity. is_found: it was found open, or was asked to open before, so it may be
+    longer in the other scheduler's queue than is known.
     """
 
     tenant: str
@@ -96,9 +96,9 @@ class GateLimiter:
         most_scale_ups: int = 0,
         grace_seconds: float = 0.0,
     ) -> None:
-        """most: pods on their way. timeout_seconds: for how long a pod holds its room.
+        """most: pods on their way. timeout_seconds: for how long a pod holds its capacity.
 
-        most_scale_ups: pods of a tenant whose gates are open without room; 0: none. grace_seconds: see `Places`.
+        most_scale_ups: pods of a tenant whose gates are open without capacity; 0: none. grace_seconds: see `Places`.
         """
         self.most_scale_ups = most_scale_ups
         self._places = Places(most, grace_seconds)
@@ -106,7 +106,7 @@ class GateLimiter:
         self._round: Round | None = None
         self._timeout_seconds = timeout_seconds
         self._opened: dict[str, _Opened] = {}
-        self._without_room: dict[str, dict[str, float]] = {}
+        self._without_capacity: dict[str, dict[str, float]] = {}
         self._timeouts: list[tuple[float, str]] = []
         self._late: dict[str, float] = {}
 
@@ -175,14 +175,14 @@ class GateLimiter:
 
     def scale_up(self, uid: str, tenant: str, now: float) -> ScaleUp:
         """Say whether the gate of a pod that fits nowhere is opened, and let it be."""
-        known = self._without_room.get(tenant, {})
+        known = self._without_capacity.get(tenant, {})
         if uid in self._opened or not self.most_scale_ups:
             return ScaleUp.PASS
         if len(known) >= self.most_scale_ups:
             return ScaleUp.WAIT if self._node_waits.is_waited_for(tenant, now) else ScaleUp.PASS
         self._node_waits.begin(tenant, now)
         self._opened[uid] = _Opened(tenant, now, inf, scales_up=True)
-        self._lose_room(uid, now)
+        self._lose_capacity(uid, now)
         return ScaleUp.OPEN
 
     def note_open(self, uid: str, now: float) -> None:
@@ -196,34 +196,34 @@ class GateLimiter:
         """Whether new nodes go to all other tenants first: they waited for this one for long enough."""
         return self._node_waits.is_passed_over(tenant, now)
 
-    def recover(self, uid: str, tenant: str, now: float, *, has_room: bool = True) -> None:
+    def recover(self, uid: str, tenant: str, now: float, *, has_capacity: bool = True) -> None:
         """Note a pod that is found without its gate and without a node; limits do not hold for what has happened.
 
-        has_room: whether room could be kept for it. A pod that is known stays as it is.
+        has_capacity: whether capacity could be kept for it. A pod that is known stays as it is.
         """
         if uid in self._opened:
             return
         self._enter(uid, tenant, now)
         self.note_open(uid, now)
         self._opened[uid].is_found = True
-        if not has_room and self.most_scale_ups:
+        if not has_capacity and self.most_scale_ups:
             self._opened[uid].scales_up = True
-            self.note_room(uid, now, has_room=False)
+            self.note_capacity(uid, now, has_capacity=False)
 
-    def note_room(self, uid: str, now: float, *, has_room: bool) -> None:
-        """Note that a pod has got room, or has none any more; of others than those that scale up time goes on."""
+    def note_capacity(self, uid: str, now: float, *, has_capacity: bool) -> None:
+        """Note that a pod has got capacity, or has none any more; of others than those that scale up time goes on."""
         found = self._opened.get(uid)
         if found is None or not found.scales_up:
             return
-        if has_room and found.state is _State.WITHOUT_ROOM:
+        if has_capacity and found.state is _State.WITHOUT_CAPACITY:
             self._node_waits.end(found.tenant)
             self._leave(uid, found)
             self._enter(uid, found.tenant, now)
             self._opened[uid].scales_up = True
             self.note_open(uid, now)
-        elif not has_room and found.state is _State.IN_TIME:
+        elif not has_capacity and found.state is _State.IN_TIME:
             self._leave(uid, found)
-            self._lose_room(uid, now)
+            self._lose_capacity(uid, now)
 
     def note_refused(self, uid: str) -> None:
         """Note that the other scheduler has found no node for an overdue pod, or passed it by."""
@@ -292,19 +292,19 @@ class GateLimiter:
         self._places.enter(tenant, now)
         heapq.heappush(self._timeouts, (ends_at, uid))
 
-    def _lose_room(self, uid: str, now: float) -> None:
+    def _lose_capacity(self, uid: str, now: float) -> None:
         found = self._opened[uid]
-        found.state, found.ends_at = _State.WITHOUT_ROOM, inf
-        self._without_room.setdefault(found.tenant, {})[uid] = now
+        found.state, found.ends_at = _State.WITHOUT_CAPACITY, inf
+        self._without_capacity.setdefault(found.tenant, {})[uid] = now
 
     def _leave(self, uid: str, found: _Opened) -> None:
         """Take a pod out of what it is counted in."""
         if found.state is _State.IN_TIME:
             self._places.leave(uid, found.tenant)
-        elif found.state is _State.WITHOUT_ROOM:
-            del self._without_room[found.tenant][uid]
-            if not self._without_room[found.tenant]:
-                del self._without_room[found.tenant]
+        elif found.state is _State.WITHOUT_CAPACITY:
+            del self._without_capacity[found.tenant][uid]
+            if not self._without_capacity[found.tenant]:
+                del self._without_capacity[found.tenant]
 
     def _is_due(self, ends_at: float, uid: str) -> bool:
         found = self._opened.get(uid)

@@ -1,8 +1,8 @@
 """For how long no other tenant gets a new node while a tenant waits for one; a part of the rules of `gate_limiter`.
 
-The others wait `SCALE_UP_SECONDS` from the tenant's first pod without room on, whatever becomes of that pod: a tenant
-that deletes pods and makes others gets no more time. Then the tenant is passed over for a pause, twice as long each
-time, until one of its pods gets room.
+The others wait `SCALE_UP_SECONDS` from the tenant's first pod without capacity on, whatever becomes of that pod: a
+tenant that deletes pods and makes others gets no more time. Then the tenant is passed over for a pause, twice as long
+each time, until one of its pods gets capacity.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SCALE_UP_SECONDS = 600.0
-"""Autoscalers take minutes. When no pod of a tenant got room for so long, they do not buy what it needs."""
+"""Autoscalers take minutes. When no pod of a tenant got capacity for so long, they do not buy what it needs."""
 FIRST_PAUSE_SECONDS = 2 * SCALE_UP_SECONDS
 MAX_REMEMBERED = 10_000
 
@@ -37,7 +37,7 @@ class NodeWaits:
         self._waits: dict[str, _Wait] = {}
 
     def begin(self, tenant: str, now: float) -> None:
-        """Note that the gate of a pod of a tenant is opened without room."""
+        """Note that the gate of a pod of a tenant is opened without capacity."""
         wait = self._waits.get(tenant)
         if wait is None:
             if len(self._waits) >= MAX_REMEMBERED:
@@ -47,11 +47,11 @@ class NodeWaits:
             self._waits[tenant] = _Wait(now, wait.pause * (2 if wait.was_passed else 1))
 
     def end(self, tenant: str) -> None:
-        """Note that a pod of a tenant got room."""
+        """Note that a pod of a tenant got capacity."""
         self._waits.pop(tenant, None)
 
     def is_waited_for(self, tenant: str, now: float) -> bool:
-        """Whether no other tenant gets a node in the stead of one that has as many pods without room as it may."""
+        """Whether no other tenant gets a node in the stead of one that has as many pods without capacity as it may."""
         self.begin(tenant, now)
         wait = self._waits[tenant]
         wait.was_passed |= self.is_passed_over(tenant, now)

@@ -1,7 +1,7 @@
-"""The books of extender mode: which pods of another scheduler have a permit, and where.
+"""The state of extender mode: which pods of another scheduler have a permit, and where.
 
 The other scheduler places the pods, and asks before it does. A permit says that a pod may be placed now, and on which
-nodes. A cycle decides it, as it decides a binding in bind mode, so room is kept for the pod. The rules:
+nodes. A cycle decides it, as it decides a binding in bind mode, so capacity is kept for the pod. The rules:
 
 * **Who asks first.** A permit belongs to a pod. When another pod asks that is like it (`likeness`: the same tenant,
   priority, demand and constraints), the permit passes to that one: the other scheduler has an order of its own, and to
@@ -51,8 +51,8 @@ class ClassNodes:
 class Permit:
     """One pod's permit.
 
-    node: where room is kept for it. nodes: to which it may go; None: to any. likeness: equal for pods among which it
-    does not matter who is placed; None: there is no such pod. told_at: when the pod was last told that it may.
+    node: where capacity is kept for it. nodes: to which it may go; None: to any. likeness: equal for pods among which
+    it does not matter who is placed; None: there is no such pod. told_at: when the pod was last told that it may.
     passed_since: when the permit was first passed on. is_given: the other scheduler has been told. is_binding: its pod
     is being bound, or is. is_over: it ends as soon as it is known what became of that.
     """
@@ -111,7 +111,7 @@ class Permits:
             self._alike.setdefault(permit.likeness, {})[uid] = None
 
     def end(self, uid: str) -> Permit | None:
-        """Take a pod's permit out of the books, and return it; None when it had none."""
+        """Take a pod's permit out of the state, and return it; None when it had none."""
         permit = self._permits.pop(uid, None)
         if permit is None:
             return None
@@ -126,7 +126,7 @@ class Permits:
         return permit
 
     def end_all(self) -> list[str]:
-        """Take all permits out of the books about which nothing is under way; return whose they were."""
+        """Take all permits out of the state about which nothing is under way; return whose they were."""
         ended = [uid for uid, permit in self._permits.items() if not permit.is_fixed]
         for uid in ended:
             self.end(uid)

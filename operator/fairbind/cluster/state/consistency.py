@@ -1,4 +1,4 @@
-"""A picture of the books that can be compared: the incremental ones with rebuilt ones."""
+"""A picture of the state that can be compared: the incremental one with a rebuilt one."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def describe(snapshot: Snapshot, usage: Usage, servers: Servers) -> Picture:
         },
         "books": {
             name: (
-                (book.system, book.held, book.ports, book.system_ports, book.pods, book.node is not None),
-                (book.devices, book.claimed, book.system_claimed),
+                (state.system, state.held, state.ports, state.system_ports, state.pods, state.node is not None),
+                (state.devices, state.claimed, state.system_claimed),
             )
-            for name, book in servers.books.items()
+            for name, state in servers.states.items()
         },
     }
 

@@ -15,7 +15,7 @@ fairbind allocates no devices, but what its tenants hold counts in their shares:
 
 All this follows from the claims, classes and slices as they are, so the order in which they come does not matter.
 `put_` methods and `note_placed` note what is stale, and `resolve` looks only at that. Pods without claims are not in
-these books at all.
+this state at all.
 
 A pod that another scheduler places is not looked at there before its claims are. So it waits for them here
 (`find_trouble`), unless the API server does not serve claims at all, or not in a version that is known.
@@ -144,7 +144,7 @@ class Devices:
         self._claims_to_follow.add(self._claims_of_pod.get(uid, {}))
 
     def copy_objects(self, other: Devices) -> None:
-        """Take all objects of other books."""
+        """Take all objects of another state."""
         self._has_claims = other._has_claims
         for name, device_class in other.classes.items():
             self.put_class(name, device_class)

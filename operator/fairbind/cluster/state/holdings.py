@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from fairbind.cluster.objects.facts import Constraints, Demand
-from fairbind.cluster.state.node_books import Axes, add_amounts, compute_vector
+from fairbind.cluster.state.node_state import Axes, add_amounts, compute_vector
 from fairbind.model import Placement
 from fairbind.model.tenants import Holding
 

@@ -1,11 +1,11 @@
-"""The nodes' books: what each can give, what is held there, and the arrays that a cycle reads.
+"""The state of nodes: what each can give, what is held there, and the arrays that a cycle reads.
 
 Shares are parts of the totals, so both are about the same nodes: those that are there and that the operator was told to
 use. Of one that is cordoned or not ready, what tenants hold there is all that counts: nothing of it is free for others.
 
-Arrays are written only for nodes whose books (`node_books`) changed since the last snapshot. When nodes or
+Arrays are written only for nodes whose state (`node_state`) changed since the last snapshot. When nodes or
 resources come or go there are new ones. A pod may be bound to a node that we have not
-heard of yet: its book exists all the same and waits for the node.
+heard of yet: its state exists all the same and waits for the node.
 
 Devices that drivers publish, and that pods hold through claims (`devices`), are part of a node's capacity and never of
 what is free there, because fairbind allocates no devices. Attach slots (`claimed`) are part of both. No pod asks for
@@ -30,7 +30,7 @@ from fairbind.cluster.filters.refusals import find_refusal, is_inside, is_usable
 from fairbind.cluster.objects.facts import BASE_RESOURCES, Amounts, Constraints, Demand, NodeFacts
 from fairbind.cluster.objects.volume_facts import are_attach_slots
 from fairbind.cluster.state.kubelet_refusals import KubeletRefusals
-from fairbind.cluster.state.node_books import Axes, ServerBook, compute_rows, number_axes, sum_held
+from fairbind.cluster.state.node_state import Axes, NodeState, compute_rows, number_axes, sum_held
 from fairbind.derived import Derived, Given, Setting
 from fairbind.model.servers import BoolArray, IntArray, sum_exactly
 
@@ -62,7 +62,7 @@ class Claimed(NamedTuple):
 
 
 class Servers:
-    """All books, and the arrays over the nodes that exist, in name order.
+    """The state of all nodes, and the arrays over the nodes that exist, in name order.
 
     faults: by node, what of it could not be read or is left out. refusals: nodes that some pods do not go to for now.
     offers: which resources are in the allocatable of some node. resources: the axes. capacity: names,
@@ -73,7 +73,7 @@ class Servers:
     """
 
     def __init__(self, eligibility: Eligibility) -> None:
-        self.books: dict[str, ServerBook] = {}
+        self.states: dict[str, NodeState] = {}
         self.eligibility = eligibility
         self.images = eligibility.images
         self.faults: dict[str, str] = {}
@@ -96,7 +96,7 @@ class Servers:
         self._published: Counter[str] = Counter()
         self._selector: tuple[tuple[str, str], ...] = ()
         self._changed_nodes: set[str] = set()
-        self._changed_books: set[str] = set()
+        self._changed_states: set[str] = set()
         self._maybe_counting: set[str] = set()
         self._is_list_changed = False
         self._is_everything_changed = True
@@ -144,21 +144,21 @@ class Servers:
             self._selector = selector
             self._is_everything_changed = True
             self._amounts.note_change()
-            self._maybe_counting.update(self.books)
+            self._maybe_counting.update(self.states)
 
     def put_node(self, node: NodeFacts) -> bool:
         """Take a node; False when nothing changed that lets a pod go where it could not go before."""
-        book = self.books.setdefault(node.name, ServerBook())
-        known = book.node
+        state = self.states.setdefault(node.name, NodeState())
+        known = state.node
         self._note_fault(node.name, node.fault)
         self.images.set_images(node.name, () if known is None else known.images, node.images)
         if known is not None and is_same_node(known, node):
-            book.node = node  # its images may be others
+            state.node = node  # its images may be others
             return False
         self._count_offered(known, node)
         if known is None:
-            _count(self._published, book.devices, 1)
-        book.node = node
+            _count(self._published, state.devices, 1)
+        state.node = node
         self._changed_nodes.add(node.name)
         self._amounts.note_change()
         self._maybe_counting.add(node.name)
@@ -166,15 +166,15 @@ class Servers:
         return True
 
     def remove_node(self, name: str) -> bool:
-        """Take a node away; False when there was none. What pods hold there stays in the book."""
-        book = self.books.get(name)
-        if book is None or book.node is None:
+        """Take a node away; False when there was none. What pods hold there stays in the state."""
+        state = self.states.get(name)
+        if state is None or state.node is None:
             return False
-        self._count_offered(book.node, None)
-        _count(self._published, book.devices, -1)
-        self.images.set_images(name, book.node.images, ())
+        self._count_offered(state.node, None)
+        _count(self._published, state.devices, -1)
+        self.images.set_images(name, state.node.images, ())
         self._note_fault(name, None)
-        book.node = None
+        state.node = None
         self._maybe_counting.add(name)
         self._is_list_changed = True
         self._amounts.note_change()
@@ -187,19 +187,19 @@ class Servers:
         return [(name, self._is_counting(name)) for name in names]
 
     def _is_counting(self, name: str) -> bool:
-        book = self.books.get(name)
-        return book is not None and book.node is not None and is_inside(book.node, self._selector)
+        state = self.states.get(name)
+        return state is not None and state.node is not None and is_inside(state.node, self._selector)
 
     def set_devices(self, name: str, devices: Mapping[str, int]) -> None:
         """Take which devices and attach slots a node has of those that are held through claims, by resource."""
-        book = self.books.setdefault(name, ServerBook())
-        if book.node is not None:
-            _count(self._published, book.devices, -1)
+        state = self.states.setdefault(name, NodeState())
+        if state.node is not None:
+            _count(self._published, state.devices, -1)
             _count(self._published, devices, 1)
             self._devices.note_change()
             self._amounts.note_change()
-        book.devices = devices
-        self._note_book(name)
+        state.devices = devices
+        self._note_state(name)
         self._drop_if_empty(name)
 
     def is_offered(self, resource: str) -> bool:
@@ -208,50 +208,50 @@ class Servers:
 
     def may_use(self, name: str, constraints: Constraints) -> bool:
         """Whether a node is there and takes tasks with these constraints, as of now and not of the last `flush`."""
-        book = self.books.get(name)
-        if book is None or book.node is None:
+        state = self.states.get(name)
+        if state is None or state.node is None:
             return False
-        return find_refusal(book.node, constraints, self._selector) is None
+        return find_refusal(state.node, constraints, self._selector) is None
 
     def is_overcommitted(self, name: str, uid: str, amounts: Amounts, conflicting: frozenset[str]) -> bool:
         """Whether more is held on a node than it has, of what these amounts use, or others hold these keys.
 
         uid, amounts, conflicting: of a pod that holds its own there already.
         """
-        book = self.books[name]  # the pod itself keeps it there
-        allocatable = dict(book.node.allocatable) if book.node is not None else {}
-        if any(book.system.get(r, 0) + book.held.get(r, 0) > allocatable.get(r, 0) for r, _ in amounts):
+        state = self.states[name]  # the pod itself keeps it there
+        allocatable = dict(state.node.allocatable) if state.node is not None else {}
+        if any(state.system.get(r, 0) + state.held.get(r, 0) > allocatable.get(r, 0) for r, _ in amounts):
             return True
-        return bool(conflicting) and any(conflicting & taken for other, taken in book.ports.items() if other != uid)
+        return bool(conflicting) and any(conflicting & taken for other, taken in state.ports.items() if other != uid)
 
     def hold(self, name: str, uid: str, demand: Demand, ports: frozenset[str], *, system: bool) -> None:
         """Note that a pod holds something on a node."""
-        book = self.books.setdefault(name, ServerBook())
-        book.hold(demand, system=system)
+        state = self.states.setdefault(name, NodeState())
+        state.hold(demand, system=system)
         if ports:
-            book.hold_ports(uid, ports, system=system)
+            state.hold_ports(uid, ports, system=system)
             self._ports.note_change()
-        self._note_book(name, system=system)
+        self._note_state(name, system=system)
 
     def release(self, name: str, uid: str, demand: Demand, *, system: bool) -> None:
         """Take back what `hold` noted."""
-        book = self.books[name]
-        book.hold(demand, -1, system=system)
-        if uid in book.ports:
-            book.release_ports(uid)
+        state = self.states[name]
+        state.hold(demand, -1, system=system)
+        if uid in state.ports:
+            state.release_ports(uid)
             self._ports.note_change()
-        self._note_book(name, system=system)
+        self._note_state(name, system=system)
         self._drop_if_empty(name)
 
     def reserve(self, name: str, amounts: Amounts, sign: int = 1) -> None:
-        """Note that room on a node is reserved for a pod, or no more."""
-        book = self.books.setdefault(name, ServerBook())
-        book.reserve(amounts, sign)
-        self._note_book(name)
+        """Note that free capacity on a node is reserved for a pod, or no more."""
+        state = self.states.setdefault(name, NodeState())
+        state.reserve(amounts, sign)
+        self._note_state(name)
         self._drop_if_empty(name)
 
-    def _note_book(self, name: str, *, system: bool = False) -> None:
-        self._changed_books.add(name)
+    def _note_state(self, name: str, *, system: bool = False) -> None:
+        self._changed_states.add(name)
         if system or name in self.resting:
             self._amounts.note_change()
 
@@ -260,13 +260,13 @@ class Servers:
         axes, self.left_out = self._compute_axes()
         if self._is_everything_changed or self._is_list_changed or axes != self.axes:
             self._rebuild(axes)
-        elif self._changed_nodes or self._changed_books:
+        elif self._changed_nodes or self._changed_states:
             self._rewrite()
         for each in (self._keys, self.claimed, self._totals):
             each.refresh()
         self.eligibility.follow_images()
         self._changed_nodes.clear()
-        self._changed_books.clear()
+        self._changed_states.clear()
         self._is_list_changed = self._is_everything_changed = False
 
     def _count_offered(self, old: NodeFacts | None, new: NodeFacts | None) -> None:
@@ -287,9 +287,9 @@ class Servers:
             self.faults.pop(name, None)
 
     def _drop_if_empty(self, name: str) -> None:
-        book = self.books[name]
-        if book.node is None and book.pods == 0 and not book.devices:
-            del self.books[name]
+        state = self.states[name]
+        if state.node is None and state.pods == 0 and not state.devices:
+            del self.states[name]
 
     def _compute_axes(self) -> tuple[Axes, tuple[str, ...]]:
         """Return the axes, and the resources that are none because there are too many."""
@@ -305,7 +305,7 @@ class Servers:
         """Make arrays for other nodes, or along other axes."""
         is_all_new, changed = self._is_everything_changed, self._changed_nodes
         if is_all_new or self._is_list_changed:
-            nodes = [book.node for _, book in sorted(self.books.items()) if book.node is not None]
+            nodes = [state.node for _, state in sorted(self.states.items()) if state.node is not None]
             kept = [-1 if node.name in changed else self.index.get(node.name, -1) for node in nodes]
             self.names = tuple(node.name for node in nodes)
             self.eligibility.set_nodes(nodes, None if is_all_new else np.array(kept, dtype=np.intp), self._selector)
@@ -313,10 +313,10 @@ class Servers:
             self.open_k = np.ones(len(self.names), dtype=np.bool_)  # a pod that tolerates it may go to a cordoned node
         elif changed:
             self.eligibility.change_nodes({self.index[name]: node for name, node in self._find_changed_nodes()})
-        books = [self.books[name] for name in self.names]
+        states = [self.states[name] for name in self.names]
         self.resources.set(axes)
-        self.capacity_kr, self.free_kr = compute_rows(books, axes)
-        usable = [book.node is not None and is_usable(book.node, self._selector) for book in books]
+        self.capacity_kr, self.free_kr = compute_rows(states, axes)
+        usable = [state.node is not None and is_usable(state.node, self._selector) for state in states]
         self.usable_k = np.array(usable, dtype=np.bool_)
         self.capacity.note_change()
         self._devices.note_change()
@@ -324,7 +324,7 @@ class Servers:
     def _rewrite(self) -> None:
         """Write the rows of nodes that changed, or of which other pods hold something."""
         nodes = {self.index[name]: node for name, node in self._find_changed_nodes()}
-        changed = sorted({self.index[name] for name in self._changed_books if name in self.index} | nodes.keys())
+        changed = sorted({self.index[name] for name in self._changed_states if name in self.index} | nodes.keys())
         if nodes:
             self.eligibility.change_nodes(nodes)
             usable_k = self.usable_k.copy()
@@ -337,7 +337,7 @@ class Servers:
         if not changed:
             return
         rows = np.array(changed, dtype=np.intp)
-        capacity_nr, free_nr = compute_rows([self.books[self.names[index]] for index in changed], self.axes)
+        capacity_nr, free_nr = compute_rows([self.states[self.names[index]] for index in changed], self.axes)
         self.free_kr = self.free_kr.copy()
         self.free_kr[rows] = free_nr
         # As a rule only what tenants' pods hold is another, which is no matter of capacity.
@@ -350,18 +350,18 @@ class Servers:
 
     def _find_changed_nodes(self) -> Iterable[tuple[str, NodeFacts]]:
         for name in sorted(self._changed_nodes):
-            book = self.books.get(name)
-            if book is not None and book.node is not None:
-                yield name, book.node
+            state = self.states.get(name)
+            if state is not None and state.node is not None:
+                yield name, state.node
 
     def _find_claimed(self) -> Claimed:
         """Return which nodes have what as devices only."""
         claimed_k: dict[str, BoolArray] = {}
         for k, name in enumerate(self.names) if self._published else ():
-            book = self.books[name]
-            if book.node is not None and book.devices:
-                offered = {resource for resource, amount in book.node.allocatable if amount}
-                for resource in book.devices.keys() - offered:
+            state = self.states[name]
+            if state.node is not None and state.devices:
+                offered = {resource for resource, amount in state.node.allocatable if amount}
+                for resource in state.devices.keys() - offered:
                     claimed_k.setdefault(resource, np.zeros(len(self.names), dtype=np.bool_))[k] = True
         claimed_only = frozenset(r for r in claimed_k if r in self.axes and not self._offered[r])
         return Claimed({resource: claimed_k[resource] for resource in self.axes if resource in claimed_k}, claimed_only)
@@ -376,25 +376,25 @@ class Servers:
         number = number_axes(self.axes)
         unclaimed_kr = np.zeros_like(self.capacity_kr)
         for k, name in enumerate(self.names):
-            book = self.books[name]
-            for resource in book.devices.keys() | book.claimed.keys():
+            state = self.states[name]
+            for resource in state.devices.keys() | state.claimed.keys():
                 r = number.get(resource)
                 if r is not None and not are_attach_slots(resource):
-                    unclaimed_kr[k, r] = book.find_devices(resource) - book.claimed.get(resource, 0)
+                    unclaimed_kr[k, r] = state.find_devices(resource) - state.claimed.get(resource, 0)
         return unclaimed_kr
 
     def compute_counted(self) -> IntArray:
         """Return what counts of each node in the totals, shape (K, R). As of the last `flush`."""
         counted_kr = np.where(self.usable_k[:, None], self.capacity_kr, 0)
         for name in self.resting:
-            counted_kr[self.index[name]] = sum_held([self.books[name]], self.axes)
+            counted_kr[self.index[name]] = sum_held([self.states[name]], self.axes)
         return counted_kr
 
     def _sum_totals(self) -> Totals:
         """Return what usable nodes have, and what is held on the others that count."""
         others = [self.names[k] for k in np.flatnonzero(~self.usable_k).tolist()]
         resting = frozenset(name for name in others if self._is_counting(name))
-        held_r = sum_held([self.books[name] for name in sorted(resting)], self.axes)
+        held_r = sum_held([self.states[name] for name in sorted(resting)], self.axes)
         usable_r = sum_exactly(self.capacity_kr[self.usable_k])
         total_r = tuple(usable + held for usable, held in zip(usable_r, held_r, strict=True))
         return Totals(resting, tuple(usable_r), total_r)
@@ -402,12 +402,12 @@ class Servers:
     def _compute_taken_keys(self) -> tuple[Mapping[int, frozenset[str]], Mapping[int, frozenset[str]]]:
         """Return the keys that are taken on each node, and those that system pods take there."""
         taken_keys, fixed = {}, {}
-        for name, book in self.books.items():
-            if book.ports and name in self.index:
-                taken_keys[self.index[name]] = frozenset[str]().union(*book.ports.values())
-            if book.system_ports and name in self.index:
+        for name, state in self.states.items():
+            if state.ports and name in self.index:
+                taken_keys[self.index[name]] = frozenset[str]().union(*state.ports.values())
+            if state.system_ports and name in self.index:
                 fixed[self.index[name]] = frozenset[str]().union(
-                    *(book.ports[uid] for uid in sorted(book.system_ports))
+                    *(state.ports[uid] for uid in sorted(state.system_ports))
                 )
         return taken_keys, fixed
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.filters.nominated_rules import Nomination, Rank
-from fairbind.cluster.state.node_books import Axes, compute_vector
+from fairbind.cluster.state.node_state import Axes, compute_vector
 from fairbind.cluster.state.queue_keys import QueueKey
 from fairbind.derived import Given, Memo
 from fairbind.model import Placement
@@ -83,7 +83,7 @@ class Nominations:
         return least
 
     def reserve(self, base: Placement, key: QueueKey, axes: Axes, *, prefers: bool = True) -> Placement:
-        """Return a placement with the reserved room that pods of a class may use; the same while nothing changes.
+        """Return a placement with the reserved capacity that pods of a class may use; the same while nothing changes.
 
         prefers: whether it says which nodes they like best; then a nominated pod likes its node best of all.
         """
@@ -93,7 +93,7 @@ class Nominations:
 
     def _make_placement(self, base: Placement, rank: Rank, axes: Axes, prefers: bool) -> Placement:  # noqa: FBT001 - a part of the key
         """Return a placement with the reserved capacity that pods of a rank may use."""
-        made = replace(base, reserved=self._find_room(rank, axes))
+        made = replace(base, reserved=self._find_free(rank, axes))
         server = self._find_server(rank.nominated) if prefers else None
         return made if server is None else replace(made, preference_k=_prefer(base, server))
 
@@ -112,15 +112,15 @@ class Nominations:
         nomination = None if uid is None else self._by_uid.get(uid)
         return None if nomination is None else self._eligibility.index.get(nomination.node)
 
-    def _find_room(self, rank: Rank, axes: Axes) -> dict[int, tuple[int, ...]]:
-        index, room = self._eligibility.index, dict[int, tuple[int, ...]]()
+    def _find_free(self, rank: Rank, axes: Axes) -> dict[int, tuple[int, ...]]:
+        index, free = self._eligibility.index, dict[int, tuple[int, ...]]()
         for nomination in self._by_uid.values():
             if nomination.node in index and not rank.is_behind(nomination):
                 server = index[nomination.node]
                 promised_r = compute_vector(nomination.demand.real, axes)
-                before_r = room.get(server, (0,) * len(axes))
-                room[server] = tuple(one + other for one, other in zip(before_r, promised_r, strict=True))
-        return room
+                before_r = free.get(server, (0,) * len(axes))
+                free[server] = tuple(one + other for one, other in zip(before_r, promised_r, strict=True))
+        return free
 
     def _count(self, priority: int, sign: int) -> None:
         self.changes.note_change()

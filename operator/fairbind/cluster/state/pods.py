@@ -1,12 +1,12 @@
-"""Where a pod stands in the books: it holds something, it waits to be decided, it waits for something else, or nothing.
+"""Where a pod stands in the state: it holds something, it waits to be decided, it waits for something else, or nothing.
 
 In gate mode another scheduler's pods wait behind our gate. From the decision on such a pod holds its
-room, as any other. When its room was given back, or it was let go without any so that a node is bought for it, it only
-counts in the share. In extender mode another scheduler asks before it places a pod. Its pods of tenants wait and hold
-as our own do.
+free capacity, as any other. When its capacity was given back, or it was let go without any so that a node is bought for
+it, it only counts in the share. In extender mode another scheduler asks before it places a pod. Its pods of tenants
+wait and hold as our own do.
 
 `locate` decides it from what the API says, from what we have assumed, and from whose namespace it is in; a pod of
-another scheduler that is not bound yet stands in them only while a node's room is reserved for it. The cache
+another scheduler that is not bound yet stands in them only while a node's capacity is reserved for it. The cache
 compares the answer with the one before and moves the pod when it differs; so no sequence of events, however odd, can
 count a pod twice.
 """
@@ -45,8 +45,9 @@ from fairbind.model import Rejection, Task
 class PodEntry:
     """One pod in the cache.
 
-    assumed: the node that we have decided and the API has not confirmed. scales_up: its gate is opened without room.
-    ungated: when the last gate of others was seen gone, seconds since the epoch; None: it was never seen behind one.
+    assumed: the node that we have decided and the API has not confirmed. scales_up: its gate is opened without
+    capacity. ungated: when the last gate of others was seen gone, seconds since the epoch; None: it was never seen
+    behind one.
     """
 
     __slots__ = ("assumed", "facts", "position", "postponed", "scales_up", "ungated")
@@ -79,7 +80,7 @@ class PodRecord:
     tenant: empty when it belongs to no tenant. is_waiting: for a node, also while it is postponed.
     unsupported: the very thing that it carries and that is not honoured yet.
     scheduled_message: what its condition PodScheduled=False says, or None when it has none. owner: its controller.
-    is_gated: it has scheduling gates. nominated_node: where room is reserved for it until it is bound. generation,
+    is_gated: it has scheduling gates. nominated_node: where capacity is reserved for it until it is bound. generation,
     scheduled_generation: see `PodFacts`.
     """
 
@@ -141,7 +142,8 @@ def locate(
     is_rationed = tenant is not None and facts.scheduler == gated_scheduler
     is_on_its_way = is_rationed and (not facts.gated or entry.scales_up)
     asks = tenant is not None and facts.scheduler in asking
-    # Room that the other scheduler makes by evicting pods is where it will place this one, whatever was decided.
+    # Free capacity that the other scheduler makes by evicting pods is where it will place this one, whatever was
+    # decided.
     node = facts.node or (facts.nominated_node if is_on_its_way else None) or entry.assumed
     if node is None and facts.terminating:
         return None
@@ -230,7 +232,7 @@ def _locate_unplaced(facts: PodFacts, tenant: str | None, volumes: Volumes, *, i
 
 
 def find_nomination(facts: PodFacts, tenant: str | None) -> Nomination | None:
-    """Return the room that is kept for a pod that is not bound yet, or None."""
+    """Return the capacity that is kept for a pod that is not bound yet, or None."""
     node = facts.nominated_node
     if node is None or facts.gated:
         return None

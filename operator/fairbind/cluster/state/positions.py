@@ -38,8 +38,8 @@ class Bound(Struct, frozen=True, gc=False):
 class Waiting(Struct, frozen=True, gc=False):
     """It waits to be decided.
 
-    labels: by which the terms of other pods may select it. nomination: the room that is kept for it meanwhile, or None.
-    pod_terms: what it requires about other pods, also while that is not looked at.
+    labels: by which the terms of other pods may select it. nomination: the capacity that is kept for it meanwhile, or
+    None. pod_terms: what it requires about other pods, also while that is not looked at.
     """
 
     key: QueueKey
@@ -59,7 +59,7 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Its gate is open, and another scheduler has not placed it: it counts in the share, and has room nowhere."""
+    """Its gate is open, and another scheduler has not placed it: it counts in the share, and holds capacity nowhere."""
 
     tenant: str
     demand: Demand
@@ -68,7 +68,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """Another scheduler will bind it, and room is kept for it meanwhile."""
+    """Another scheduler will bind it, and capacity is kept for it meanwhile."""
 
     nomination: Nomination
 

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from fairbind.cluster.objects.facts import Demand, PodFacts
-from fairbind.cluster.state.node_books import Axes, compute_vector
+from fairbind.cluster.state.node_state import Axes, compute_vector
 from fairbind.derived import Derived, Setting, Table
 from fairbind.model import RunningTask
 

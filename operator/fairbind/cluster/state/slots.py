@@ -32,7 +32,7 @@ from fractions import Fraction
 import numpy as np
 
 from fairbind.cluster.objects.facts import PODS, Demand
-from fairbind.cluster.state.node_books import Axes, compute_vector
+from fairbind.cluster.state.node_state import Axes, compute_vector
 from fairbind.cluster.state.queue_keys import QueueKey
 from fairbind.cluster.tenancy.tenants import TenantSpec
 from fairbind.model import TOLERANCE

@@ -37,7 +37,7 @@ class _Rotation:
     seen: set[PodTerms] = field(default_factory=set)
     began: int = 0
 
-    def has_room(self, pod_terms: PodTerms) -> bool:
+    def has_place(self, pod_terms: PodTerms) -> bool:
         return not self.chosen or self.terms + len(pod_terms.terms) <= MAX_TENANT_TERMS
 
     def choose(self, pod_terms: PodTerms) -> None:
@@ -49,12 +49,12 @@ class _Rotation:
         self.terms -= len(pod_terms.terms)
 
     def fill(self) -> Iterator[PodTerms]:
-        """Choose as many more as have room, and yield them."""
+        """Choose as many more as fit, and yield them."""
         if len(self.chosen) == len(self.waiting):
             return
         for pod_terms in self.waiting:
             if pod_terms not in self.chosen:
-                if not self.has_room(pod_terms):
+                if not self.has_place(pod_terms):
                     return
                 self.choose(pod_terms)
                 yield pod_terms
@@ -71,13 +71,13 @@ class TermRotation:
     def is_looked_at(self, tenant: str, pod_terms: PodTerms) -> bool:
         """Whether a pod with these pod terms may be placed now, or could if it waited."""
         rotation = self._tenants.get(tenant)
-        return rotation is None or pod_terms in rotation.chosen or rotation.has_room(pod_terms)
+        return rotation is None or pod_terms in rotation.chosen or rotation.has_place(pod_terms)
 
     def add(self, tenant: str, pod_terms: PodTerms, uid: str) -> None:
         """Note that a pod waits."""
         rotation = self._tenants.setdefault(tenant, _Rotation(began=self.changes.revision))
         rotation.waiting.setdefault(pod_terms, set()).add(uid)
-        if pod_terms not in rotation.chosen and rotation.has_room(pod_terms):
+        if pod_terms not in rotation.chosen and rotation.has_place(pod_terms):
             rotation.choose(pod_terms)
 
     def remove(self, tenant: str, pod_terms: PodTerms, uid: str) -> None:

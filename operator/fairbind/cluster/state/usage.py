@@ -1,7 +1,7 @@
-"""The tenants' books: what each holds, how many of its pods run and wait.
+"""The state of tenants: what each holds, how many of its pods run and wait.
 
-A declared tenant has a book as long as it is declared. An implicit one (`ns/NAME`) has one as long as it has pods that
-hold something or wait for us.
+A declared tenant has such state as long as it is declared. An implicit one (`ns/NAME`) has one as long as it has pods
+that hold something or wait for us.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from fairbind.cluster.objects.facts import Amounts, Constraints, PodFacts
 from fairbind.cluster.state.holdings import BoundKind, FindPlacement, build_holdings, find_tenants_part
-from fairbind.cluster.state.node_books import Axes, add_amounts, compute_vector
+from fairbind.cluster.state.node_state import Axes, add_amounts, compute_vector
 from fairbind.cluster.state.positions import Bound, Opened, Position
 from fairbind.cluster.state.slots import WantedPods
 from fairbind.cluster.tenancy.tenants import TenantSpec
@@ -29,7 +29,7 @@ _MANY_SUMS = 16_384
 
 @dataclass(slots=True)
 class TenantUsage:
-    """One tenant's book. real: requests and devices. share: what counts in shares.
+    """One tenant's state. real: requests and devices. share: what counts in shares.
 
     nodes: how many of its pods are on each node. kinds: how many of its pods are of each kind. share_by_node: what
     counts in shares, node by node; equal ones are the same object as a rule. share_by_class: by the class of targets.
@@ -57,27 +57,27 @@ class TenantUsage:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no pod is in this book."""
+        """Whether no pod counts in it."""
         return self.running == self.waiting == self.gated == self.postponed == 0
 
 
 @dataclass(slots=True)
 class Unplaced:
-    """What a tenant's book has of pods that another scheduler will place: they count in its share, and do not run."""
+    """What a tenant's state has of pods that another scheduler will place: they count in its share, and do not run."""
 
     pods: int = 0
     real: dict[str, int] = field(default_factory=dict)
 
 
 class Usage:
-    """All books.
+    """What each tenant holds.
 
     A pod on a node that is not there, or that the operator was told to leave alone, holds nothing of what is shared. So
     it is in no share and no total until its node counts (`set_counting`).
 
     active_weight: the weights of all tenants that have pods that run or wait.
     _counting: the nodes that count. _unplaced: pods of other schedulers on no node. _form, _detailed_form: what tenants
-    were asked for last. _books: whose there are.
+    were asked for last. _known: which tenants there are.
     """
 
     def __init__(self, wanted: WantedPods) -> None:
@@ -88,8 +88,8 @@ class Usage:
         self._counting: set[str] = set()
         self._unplaced: dict[str, Bound | Opened] = {}
         self._specs: Mapping[str, TenantSpec] = {}
-        self._books = Given()
-        self._names = Derived(self._sort_names, of=(self._books,))
+        self._known = Given()
+        self._names = Derived(self._sort_names, of=(self._known,))
         self._class_of: Mapping[str, int] = {}
         self._classes = 0
         self._form = Setting[tuple[Axes, bool, Mapping[str, int], int]](((), False, {}, 0))
@@ -106,7 +106,7 @@ class Usage:
         self._follow_pods(tenant_usage)
 
     def note_unplaced(self, facts: PodFacts, position: Position | None, scheduler_name: str) -> None:
-        """Follow a pod that was moved in the books. scheduler_name: whose pods run from the decision on."""
+        """Follow a pod that was moved in the state. scheduler_name: whose pods run from the decision on."""
         is_held = isinstance(position, Opened) or (isinstance(position, Bound) and position.tenant is not None)
         if is_held and facts.node is None and facts.scheduler != scheduler_name:
             assert isinstance(position, Bound | Opened)
@@ -119,7 +119,7 @@ class Usage:
         self._unplaced.pop(uid, None)
 
     def sum_unplaced(self) -> dict[str, Unplaced]:
-        """Return by tenant what its book has of pods that are on no node."""
+        """Return by tenant what its state has of pods that are on no node."""
         sums: dict[str, Unplaced] = {}
         for position in self._unplaced.values():
             assert position.tenant is not None
@@ -258,7 +258,7 @@ class Usage:
         tenant_usage = self.by_name.get(name)
         if tenant_usage is None:
             tenant_usage = self.by_name[name] = TenantUsage(name)
-            self._books.note_change()
+            self._known.note_change()
             self._note_change(name)
         return tenant_usage
 
@@ -267,7 +267,7 @@ class Usage:
         self._detailed.note_change(name)
 
     def _follow_pods(self, tenant_usage: TenantUsage) -> None:
-        """Bring the active weight up to date, and drop the book of an implicit tenant without pods."""
+        """Bring the active weight up to date, and drop the state of an implicit tenant without pods."""
         is_active = tenant_usage.running or tenant_usage.waiting or tenant_usage.postponed
         weight = tenant_usage.weight if is_active else _ZERO
         if weight is not tenant_usage.active_weight:
@@ -275,7 +275,7 @@ class Usage:
             tenant_usage.active_weight = weight
         if tenant_usage.is_empty and not tenant_usage.is_declared:
             del self.by_name[tenant_usage.name]
-            self._books.note_change()
+            self._known.note_change()
             self._note_change(tenant_usage.name)
 
 

@@ -1,6 +1,6 @@
 """The claims of pods: which nodes reach their volumes, and why a pod must wait for a claim.
 
-A pod's claims are resolved when it is put in its place in the books, and again when anything about them changed: a
+A pod's claims are resolved when it is put in its place in the state, and again when anything about them changed: a
 claim, its volume, its storage class, or another pod with the same claim. Only the pods of that claim are looked at
 (`take_stale`). What comes of it is one of these:
 
@@ -15,7 +15,7 @@ When a pod gets a node, a **plan** says which volume each unbound claim gets, an
 these volumes meanwhile. The plan ends when all its claims are bound, or when the pod gives its place up or is gone. A
 claim that could not be bound **rests** for a while, and so do the pods that use it.
 
-Pods without claims are not in these books at all.
+Pods without claims are not in this state at all.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Volumes:
         self._follow_drivers(is_other=self.limits.set_driver(name, driver))
 
     def put_capacity(self, key: str, capacity: StorageCapacityFacts | None) -> None:
-        """Take what a driver says of its room; None: nothing any more."""
+        """Take what a driver says of its capacity; None: nothing any more."""
         self.offers.set_capacity(key, self.capacities.get(key), capacity)
         _put(self.capacities, key, capacity)
 

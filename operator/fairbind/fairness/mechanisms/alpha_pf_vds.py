@@ -92,7 +92,7 @@ def certify_alpha_pf_vds(instance: Instance, solution: Solution) -> Mapping[str,
     """Prove inequality (16) with the prices.
 
     Three things are checked for each server. No tenant could use it for less than its worth (except tenants
-    with all their tasks); no tenant with a part pays more than its worth; slots with room cost nothing. Weak
+    with all their tasks); no tenant with a part pays more than its worth; slots with capacity cost nothing. Weak
     duality then bounds the left side of (16), for whatever other use of the server. That bound has the exponent as a
     factor (what is off by e in prices is off by alpha e in multipliers), the three checks have not.
     """
@@ -163,8 +163,8 @@ def _bound_growth(market: Market, part_ki: FloatArray, price_kr: FloatArray) -> 
     slope_ki, charge_ki, multiplier_kr, raised_k = _compute_slopes(market, part_ki, price_kr, highest_k)
     extra_ki = np.maximum(slope_ki - raised_k[:, None] * charge_ki, 0.0)
     limit_i = np.where(np.isfinite(market.limit_i), market.limit_i, 0.0)
-    room_i = np.where(totals_i < limit_i * (1 - FEASIBILITY), limit_i - totals_i, 0.0)
-    most_ki = np.divide(room_i, market.gain_ki, out=np.zeros_like(part_ki), where=market.usable_ki)
+    slack_i = np.where(totals_i < limit_i * (1 - FEASIBILITY), limit_i - totals_i, 0.0)
+    most_ki = np.divide(slack_i, market.gain_ki, out=np.zeros_like(part_ki), where=market.usable_ki)
     growth_k = (extra_ki * np.minimum(most_ki, 1.0)).sum(axis=1)
     best_k = raised_k * multiplier_kr.sum(axis=1) + (extra_ki * np.minimum(part_ki + most_ki, 1.0)).sum(axis=1)
     relative_k: FloatArray = np.divide(growth_k, best_k, out=np.zeros_like(best_k), where=best_k > 0)

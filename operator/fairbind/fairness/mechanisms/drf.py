@@ -47,8 +47,8 @@ def fill_pool(capacity_r: FloatArray, demand_ir: FloatArray, speed_i: FloatArray
     is_moving_i = np.ones(speed_i.shape, dtype=bool)
     while is_moving_i.any():
         moving = np.flatnonzero(is_moving_i)
-        room_r = capacity_r - np.where(is_moving_i, 0.0, tasks_i) @ demand_ir
-        level, full_r = _find_next_stop(room_r, demand_ir[moving], speed_i[moving], limit_i[moving])
+        left_r = capacity_r - np.where(is_moving_i, 0.0, tasks_i) @ demand_ir
+        level, full_r = _find_next_stop(left_r, demand_ir[moving], speed_i[moving], limit_i[moving])
         tasks_i[moving] = np.minimum(level * speed_i[moving], limit_i[moving])
         is_stopped_i = (level * speed_i[moving] >= limit_i[moving]) | (demand_ir[moving] > 0)[:, full_r].any(axis=1)
         is_moving_i[moving] = ~is_stopped_i
@@ -56,7 +56,7 @@ def fill_pool(capacity_r: FloatArray, demand_ir: FloatArray, speed_i: FloatArray
 
 
 def _find_next_stop(
-    room_r: FloatArray, demand_ir: FloatArray, speed_i: FloatArray, limit_i: FloatArray
+    left_r: FloatArray, demand_ir: FloatArray, speed_i: FloatArray, limit_i: FloatArray
 ) -> tuple[float, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
     """Return the level at which the first resource is used up, and which are; inf if limits stop all tenants first.
 
@@ -66,14 +66,14 @@ def _find_next_stop(
     stop_i = limit_i / speed_i
     order = np.argsort(stop_i, kind="stable")
     finite = order[np.isfinite(stop_i[order])]
-    levels_r = np.full(room_r.shape, np.inf)
-    for r in range(room_r.size):
+    levels_r = np.full(left_r.shape, np.inf)
+    for r in range(left_r.size):
         rate_i = demand_ir[order, r] * speed_i[order]
         use_i = demand_ir[finite, r] * limit_i[finite]
         rate_after = np.append(np.cumsum(rate_i[::-1])[::-1], 0.0)[1 : finite.size + 1]
-        piece = int(np.searchsorted(np.cumsum(use_i) + stop_i[finite] * rate_after, room_r[r]))
+        piece = int(np.searchsorted(np.cumsum(use_i) + stop_i[finite] * rate_after, left_r[r]))
         # The piece is found by running sums, which round; its level by pairwise ones, which hardly do.
-        left, rate = room_r[r] - use_i[:piece].sum(), rate_i[piece:].sum()
+        left, rate = left_r[r] - use_i[:piece].sum(), rate_i[piece:].sum()
         if rate > 0:
             levels_r[r] = max(left, 0.0) / rate
     level = float(levels_r.min(initial=np.inf))
@@ -95,11 +95,11 @@ def certify_drf(instance: Instance, solution: Solution) -> Mapping[str, Any]:
 def check_bottlenecks(instance: Instance, tasks_i: FloatArray, level_i: FloatArray, mechanism_id: str) -> float:
     """Return how much more, as a part of its own level, the worst tenant could get; raise SolverError if too much."""
     used_r = tasks_i @ instance.demand_ir
-    room_r = np.maximum(instance.capacity_kr[0] - used_r, 0.0)
+    left_r = np.maximum(instance.capacity_kr[0] - used_r, 0.0)
     needs_ir = instance.demand_ir > 0
     highest_r = np.where(needs_ir, level_i[:, None], 0.0).max(axis=0)
     own_use_ir = np.maximum(tasks_i[:, None] * instance.demand_ir, np.finfo(float).tiny)
-    growth_ir = np.maximum(room_r - SUMMATION_ERROR, 0.0) / own_use_ir
+    growth_ir = np.maximum(left_r - SUMMATION_ERROR, 0.0) / own_use_ir
     with np.errstate(divide="ignore", invalid="ignore"):
         lag_ir = np.where(highest_r > level_i[:, None], highest_r / level_i[:, None] - 1, 0.0)
     gap_i = np.where(needs_ir, np.maximum(growth_ir, lag_ir), np.inf).min(axis=1)

@@ -149,15 +149,16 @@ def _raise_one_kind(
 ) -> FloatArray:
     """Return the level reached in each step if each tenant needs every resource, shape (T,).
 
-    Blocks of tenants with one level form a stack, the lowest on top. The variable room is the capacity that may be used
-    and is not. It is updated in place of a difference between two totals, which keeps small entitlements exact.
+    Blocks of tenants with one level form a stack, the lowest on top. The variable left_r is the capacity that
+    may be used and is not. It is updated in place of a difference between two totals, which keeps small entitlements
+    exact.
     """
-    room = [0.0] * len(slope_ir[0])
+    left_r = [0.0] * len(slope_ir[0])
     levels: list[float] = []
     slopes: list[Sequence[float]] = []
     reached_t = []
     for gain, newcomer in zip(gain_t, newcomer_t, strict=True):
-        room = [left + gain for left in room]
+        left_r = [left + gain for left in left_r]
         if newcomer >= 0:
             level, slope = 0.0, slope_ir[newcomer]
         elif levels:
@@ -165,14 +166,14 @@ def _raise_one_kind(
         else:
             reached_t.append(0.0)
             continue
-        increment = min(map(truediv, room, slope))
+        increment = min(map(truediv, left_r, slope))
         while levels and level + increment >= levels[-1]:
             increment = levels[-1] - level
-            room = [left - speed * increment for left, speed in zip(room, slope, strict=True)]
+            left_r = [left - speed * increment for left, speed in zip(left_r, slope, strict=True)]
             level = levels.pop()
             slope = list(map(add, slope, slopes.pop()))
-            increment = max(min(map(truediv, room, slope)), 0.0)
-        room = [left - speed * increment for left, speed in zip(room, slope, strict=True)]
+            increment = max(min(map(truediv, left_r, slope)), 0.0)
+        left_r = [left - speed * increment for left, speed in zip(left_r, slope, strict=True)]
         level += increment
         levels.append(level)
         slopes.append(slope)
@@ -230,10 +231,10 @@ def _raise_kinds(
     users_r = [frozenset(np.flatnonzero(needs_p).tolist()) for needs_p in needs_pr.T]
     fronts = _Fronts(needs_pr.shape[0])
     here: list[int] = []
-    room = [0.0] * needs_pr.shape[1]
+    left_r = [0.0] * needs_pr.shape[1]
     reached_t = []
     for gain, newcomer in zip(gain_t, newcomer_t, strict=True):
-        room = [left + gain for left in room]
+        left_r = [left + gain for left in left_r]
         if newcomer >= 0:
             kind = kind_i[newcomer]
             if not fronts.levels[kind]:
@@ -243,7 +244,7 @@ def _raise_kinds(
         reached_p = [0.0] * needs_pr.shape[0]
         moving = here
         while moving:
-            level, room, full = _raise_lowest(fronts, moving, room)
+            level, left_r, full = _raise_lowest(fronts, moving, left_r)
             for kind in users_r[full].intersection(moving):
                 reached_p[kind] = level
             moving = [kind for kind in moving if kind not in users_r[full]]
@@ -251,21 +252,21 @@ def _raise_kinds(
     return np.array(reached_t)
 
 
-def _raise_lowest(fronts: _Fronts, moving: Sequence[int], room: list[float]) -> tuple[float, list[float], int]:
+def _raise_lowest(fronts: _Fronts, moving: Sequence[int], left_r: list[float]) -> tuple[float, list[float], int]:
     """Raise the lowest of these kinds until a resource is used up; return (level, remaining capacity, resource)."""
     while True:
         level, lowest = fronts.find_lowest(moving)
         ceiling, slope = fronts.find_ceiling(moving, lowest), fronts.add_slopes(lowest)
-        increments = [left / speed if speed else INFINITE for left, speed in zip(room, slope, strict=True)]
+        increments = [left / speed if speed else INFINITE for left, speed in zip(left_r, slope, strict=True)]
         increment = max(min(increments), 0.0)
         is_full = level + increment < ceiling
         if not is_full:
             increment = ceiling - level
-        room = [left - speed * increment for left, speed in zip(room, slope, strict=True)]
+        left_r = [left - speed * increment for left, speed in zip(left_r, slope, strict=True)]
         level = level + increment if is_full else ceiling
         fronts.lift(lowest, level)
         if is_full:
-            return level, room, increments.index(min(increments))
+            return level, left_r, increments.index(min(increments))
 
 
 def certify_dynamic_drf(instance: Instance, solution: Solution) -> Mapping[str, Any]:
@@ -314,9 +315,9 @@ def _check_steps(arrivals: Arrivals, slope_ir: FloatArray) -> tuple[float, float
         raise CertificateError("dynamic-drf", words, overuse, tenant=int(overuse_t.argmax()))
     raised_tr = sum(raised_ptr)
     rounding = SUMMATION_ERROR + SUMMATION_ERROR_PER_STEP * arrivals.entitled_t.size
-    room_tr = np.maximum(entitled_t1 * (1 - rounding) - use_tr, 0.0)
+    left_tr = np.maximum(entitled_t1 * (1 - rounding) - use_tr, 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        growth_tr = np.where(room_tr > 0, room_tr / raised_tr, 0.0)
+        growth_tr = np.where(left_tr > 0, left_tr / raised_tr, 0.0)
     gap_t = np.zeros(arrivals.entitled_t.shape)
     for kind in kinds:
         is_here_t = np.maximum.accumulate(_find_steps(arrivals, kind))

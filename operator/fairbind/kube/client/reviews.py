@@ -162,7 +162,7 @@ class _Queue:
         self._places = asyncio.Semaphore(MOST_ASKED)
         self._waiting: Counter[str] = Counter()
 
-    def has_room(self, address: str) -> bool:
+    def has_place(self, address: str) -> bool:
         return self._waiting.total() < MOST_WAITING and self._waiting[address] < MOST_WAITING_PER_ADDRESS
 
     @contextlib.asynccontextmanager
@@ -215,7 +215,7 @@ class Reviews:
         if (known := self._recall(digest, address)) is not None:
             return known.refusal
         queue = self._find_queue(digest, address)
-        if queue is None or not queue.has_room(address):
+        if queue is None or not queue.has_place(address):
             return HTTPStatus.SERVICE_UNAVAILABLE, "too many readers at once"
         async with queue.wait_for_place(address):
             known = self._recall(digest, address)  # the same token may have been asked about meanwhile
@@ -230,7 +230,7 @@ class Reviews:
             return self._familiar
         budget = self._budgets.get(address) or _Budget(STRANGERS_PER_ADDRESS_AND_SECOND, now)
         self._budgets.put(address, budget)
-        if not (budget.has_one(now) and self._budget.has_one(now) and self._strangers.has_room(address)):
+        if not (budget.has_one(now) and self._budget.has_one(now) and self._strangers.has_place(address)):
             return None
         budget.take()
         self._budget.take()

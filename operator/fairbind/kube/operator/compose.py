@@ -178,7 +178,7 @@ class Parts:
             self._observer,
             may_bind=lambda: self.lead.elector.may_bind() and not self.sight.needs_list(),
             may_use=self.cache.queries.may_use,
-            has_room=self.cache.queries.has_room,
+            has_capacity=self.cache.queries.has_capacity,
             may_send=self._may_send,
             on_refused=self._note_refused,
             clock=surroundings.clocks.monotonic,
@@ -228,9 +228,9 @@ class Parts:
         if self.gates is not None:
             self.gates.note_opened(uid)
 
-    def _note_reserved(self, uid: str, has_room: bool) -> None:  # noqa: FBT001 - the cache's callback
-        """Other room is reserved for a pod on its way, or none any more."""
-        self.loop.note_reserved(uid, has_room)
+    def _note_reserved(self, uid: str, has_capacity: bool) -> None:  # noqa: FBT001 - the cache's callback
+        """Other capacity is reserved for a pod on its way, or none any more."""
+        self.loop.note_reserved(uid, has_capacity)
 
     def _find_refused(self) -> Collection[str]:
         """Return the tenants whose bindings fail or hang."""

@@ -3,8 +3,8 @@
 The loop decides as ever. To carry out a decision about a pod of kube-scheduler means to give the pod a permit and to
 wake it in kube-scheduler's queue (`nudge`). How many pods may have a permit, and for how long, is decided in
 `fairbind.cluster.other_schedulers.gate_limiter`; what is answered, in `extender` beside it. A binding is sent behind
-the fence, as any other. It goes on when kube-scheduler gives up waiting for it, and the pod's room stays taken until it
-is known what became of it.
+the fence, as any other. It goes on when kube-scheduler gives up waiting for it, and the pod's free capacity stays taken
+until it is known what became of it.
 
 Only a replica that may decide answers; another one says 503, and so does one that does not see the cluster.
 """
@@ -75,7 +75,7 @@ class Loop(Protocol):
     """The loop that decides, as far as permits are concerned."""
 
     def note_arrival(self, uid: str, is_bound: bool) -> None: ...  # noqa: D102, FBT001 - as the cache has it
-    def note_on_its_way(self, uid: str, tenant: str, has_room: bool) -> None: ...  # noqa: D102, FBT001 - the same
+    def note_on_its_way(self, uid: str, tenant: str, has_capacity: bool) -> None: ...  # noqa: D102, FBT001 - the same
     def note_asked(self, binding: str, tenant: str, namespace: str) -> None: ...  # noqa: D102
     def note_stall(self, binding: str, failed: bool) -> None: ...  # noqa: D102, FBT001 - as the binder has it
     def note_answered(self, binding: str, result: BindResult) -> None: ...  # noqa: D102
@@ -184,7 +184,7 @@ class ExtenderMode:
     def _note_passed(self, other: str, uid: str, permit: Permit) -> None:
         self._leave_place(other)
         assert self._loop is not None
-        self._loop.note_on_its_way(uid, permit.tenant, has_room=True)
+        self._loop.note_on_its_way(uid, permit.tenant, has_capacity=True)
 
     def _give_back(self, uid: str) -> bool:
         """End the permit of a pod whose time is over; return whether kube-scheduler has refused it.
@@ -210,7 +210,7 @@ class ExtenderMode:
         return pod.nominated_node is None and self.rules.gate_limiter.was_passed(uid)
 
     def _postpone(self, uid: str) -> None:
-        """Take the room of a pod back, and let it wait for another permit after a while."""
+        """Take the capacity of a pod back, and let it wait for another permit after a while."""
         self._cache.forget(uid, postponed=True)
         asyncio.get_running_loop().call_later(STUCK_SECONDS, self._cache.resume, uid)
 
@@ -298,7 +298,7 @@ class ExtenderMode:
         return note
 
     def _end_failed(self, uid: str, result: BindResult) -> None:
-        """Take back the room of a pod that was not bound."""
+        """Take back the capacity of a pod that was not bound."""
         permit = self._permits.find(uid)
         if permit is None:
             return

@@ -86,11 +86,11 @@ class Gates:
     def recover(self, note: Callable[[str, str, bool], None]) -> None:
         """Find the pods that are on their way, as a new leader.
 
-        note: called with UID and tenant of each, and whether it has room.
+        note: called with UID and tenant of each, and whether it has free capacity.
         """
         opened = self._cache.recover(self._most, but=self._tenants.keys())
-        for uid, tenant, has_room in opened:
-            note(uid, tenant, has_room)
+        for uid, tenant, has_capacity in opened:
+            note(uid, tenant, has_capacity)
         if opened:
             _log.info("%d pods have an open gate and no node yet", len(opened))
 
@@ -136,7 +136,7 @@ class Gates:
             _log.info("opened gates of pods that belong to no tenant: %s", dict(sorted(results.items())))
 
     def _give_back(self, uid: str) -> bool:
-        """Take the room of a pod whose time is over, say so, and return whether its scheduler has refused it."""
+        """Take the capacity of a pod whose time is over, say so, and return whether its scheduler has refused it."""
         pod = self._cache.find_pod(uid)
         if not self._cache.give_back(uid) or pod is None:
             return False

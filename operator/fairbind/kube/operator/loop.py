@@ -111,9 +111,9 @@ class Journal(Protocol):
 class GateRules:
     """What the loop needs to open gates.
 
-    is_gated: whether a decision about the pod with this UID opens its gate. give_back: take the room of a pod whose
-    time is over, and return whether its scheduler has refused it. scale_up: let a pod count without room; False when it
-    waits no more.
+    is_gated: whether a decision about the pod with this UID opens its gate. give_back: take the capacity of a pod whose
+    time is over, and return whether its scheduler has refused it. scale_up: let a pod count without capacity; False
+    when it waits no more.
     """
 
     gate_limiter: GateLimiter
@@ -186,13 +186,13 @@ class SchedulingLoop:
         """A binding waits for the claims of its pod, or not any more."""
         self._obey(self._pacing.handle(BindAwaits(uid, awaits), self._clock()))
 
-    def note_on_its_way(self, uid: str, tenant: str, has_room: bool) -> None:  # noqa: FBT001 - as `Gates.recover` asks
+    def note_on_its_way(self, uid: str, tenant: str, has_capacity: bool) -> None:  # noqa: FBT001 - as `Gates.recover` asks
         """Note a pod whose gate is open and that has no node, at the beginning of a time as leader."""
-        self._obey(self._pacing.handle(PodOnItsWay(uid, tenant, has_room), self._clock()))
+        self._obey(self._pacing.handle(PodOnItsWay(uid, tenant, has_capacity), self._clock()))
 
-    def note_reserved(self, uid: str, has_room: bool) -> None:  # noqa: FBT001 - the cache's callback
-        """Other room is reserved for a pod on its way, or none any more."""
-        self._obey(self._pacing.handle(PodReserved(uid, has_room), self._clock()))
+    def note_reserved(self, uid: str, has_capacity: bool) -> None:  # noqa: FBT001 - the cache's callback
+        """Other capacity is reserved for a pod on its way, or none any more."""
+        self._obey(self._pacing.handle(PodReserved(uid, has_capacity), self._clock()))
 
     def note_arrival(self, uid: str, is_bound: bool) -> None:  # noqa: FBT001 - the cache's callback
         """A rationed pod has come to a node, or is gone."""
@@ -390,13 +390,13 @@ class SchedulingLoop:
                 self._world.back_off(instruction.uid)
 
     def _take(self, bind: Bind) -> bool:
-        """Let a pod hold its room from now on, or count without any; False when it waits no more."""
+        """Let a pod hold its capacity from now on, or count without any; False when it waits no more."""
         if bind.server or self._gates is None:
             return self._world.assume(bind.task.uid, bind.server)
         return self._gates.scale_up(bind.task.uid)
 
     def _withdraw(self, plan: Plan, taken: int = 0) -> None:
-        """Let none of a plan begin. taken: so many of its pods hold their room already."""
+        """Let none of a plan begin. taken: so many of its pods hold their capacity already."""
         for bind in plan.binds[:taken]:
             self._world.forget(bind.task.uid)
         for bind in plan.binds:
@@ -408,7 +408,7 @@ class SchedulingLoop:
             return await self._binder.bind(
                 pod.namespace, pod.name, uid, bind.server, lambda failed: self.note_stall(uid, failed)
             )
-        except Exception:  # noqa: BLE001 - a bug; the pod must not hold its room for ever because of it
+        except Exception:  # noqa: BLE001 - a bug; the pod must not hold its capacity for ever because of it
             fields = _make_fields(bind, pod)
             _log.exception("binding %s/%s to %s failed", pod.namespace, pod.name, bind.server, extra=fields)
             return BindResult.FAILED

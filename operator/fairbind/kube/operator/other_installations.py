@@ -1,8 +1,9 @@
 """Other installations of fairbind that bind for the same scheduler name, found by their leases.
 
-Two installations in two namespaces elect two leaders, and with one scheduler name both bind the same pods to room that
-each gives away alone. So who takes its lease looks for leases of this name in other namespaces, once before and once
-after: of two who take theirs at the same moment at least one sees the other. Who sees one does not lead.
+Two installations in two namespaces elect two leaders, and with one scheduler name both bind the same pods to free
+capacity that each gives away alone. So who takes its lease looks for leases of this name in other namespaces, once
+before and once after: of two who take theirs at the same moment at least one sees the other. Who sees one does not
+lead.
 
 A lease says what it is held for by annotations: the scheduler name, and the service account of its namespace that holds
 it. A tenant may write such a lease into a namespace of its own. So one counts only if the API server says that this

@@ -3,7 +3,8 @@
 The API server binds one pod at a time, and a bound pod can only be unbound by being deleted, which is not done here:
 
 * Before the first request of a plan of several, each of its pods is asked about (`is_ready`): the node is still there
-  and takes it, its room is still there, and this replica may bind. If one is not ready, nothing of the plan is sent.
+  and takes it, its capacity is still there, and this replica may bind. If one is not ready, nothing of the plan is
+  sent.
 * Then the requests go out side by side. Once one of them has ended without success, those that were not sent yet are
   not sent any more: they end as deferred, and their pods wait on as before.
 * What was bound by then stays bound and counts, as it does when the watch shows it. The plan is **torn**, which is

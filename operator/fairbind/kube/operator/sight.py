@@ -11,7 +11,7 @@ from fairbind.kube.operator.surroundings import Follower
 
 DECISIVE = ("pods", "nodes")
 BLIND_SECONDS = 3.0
-"""When pods or nodes are out of sight for longer, nothing is decided: their room may be gone, or they themselves."""
+"""When pods or nodes are out of sight for longer, nothing is decided: what is free may be taken, or they gone."""
 MAX_WATCH_AGE_SECONDS = 75.0
 """When the API server did not show for longer that a watch is alive, nothing is decided, whatever the watch is of."""
 

@@ -14,7 +14,7 @@ earlier pod was not bound there. So:
 * What remains are stragglers that no clock of ours can reach: a freeze of the process between the fence's yes and the
   system call that follows it in the same call stack, some microseconds later; and a request that did reach a proxy or
   the API server's machine, which then froze for seconds before it read it and had not heard of the reset. Such a
-  straggler still binds its pod at most once, to the node that was free then; the room may be given away twice.
+  straggler still binds its pod at most once, to the node that was free then; the capacity may be given away twice.
 
 At most `in_flight` requests are open, not counting those that take longer than `SLOW_SECONDS`; a pause between two
 attempts holds no slot. A binding that failed once or takes long says so (`on_stall`), and pacing bounds how many of one
@@ -93,7 +93,7 @@ class Binder:
         in_flight: int = 128,
         may_bind: Callable[[], bool],
         may_use: Callable[[str, str], bool] = lambda _uid, _node: True,
-        has_room: Callable[[str, str], bool] = lambda _uid, _node: True,
+        has_capacity: Callable[[str, str], bool] = lambda _uid, _node: True,
         may_send: Callable[[str], bool] = lambda _uid: True,
         on_refused: Callable[[str, str, str, str], None] = lambda _namespace, _uid, _deed, _answer: None,
         timeout_seconds: float = BIND_TIMEOUT_SECONDS,
@@ -103,7 +103,7 @@ class Binder:
     ) -> None:
         """may_bind: the fence, `Elector.may_bind`. may_use: whether a node is still there and takes this pod.
 
-        has_room: whether a decided pod still has its room on its node, given what others bound there since.
+        has_capacity: whether a decided pod still has its capacity on its node, given what others bound there since.
         may_send: whether a binding that had to wait for its slot may still be sent, given what became of others of its
         namespace meanwhile.
         on_refused: called with namespace, UID, what was to be done and the API server's words when a binding ends
@@ -113,7 +113,7 @@ class Binder:
         self.problem: str | None = None
         """Why nothing can be bound, in one line that says what to do; None while something can."""
         self.may_use = may_use
-        self.has_room = has_room
+        self.has_capacity = has_capacity
         self.may_send = may_send
         self.api = api
         self.clock = clock
@@ -215,7 +215,7 @@ class Binder:
     def is_ready(self, uid: str, node: str) -> bool:
         """Whether nothing that is known now speaks against binding a pod to a node. node: empty: to none."""
         may_go = self.is_open() and not self.is_held_back()
-        return may_go and (not node or (self.may_use(uid, node) and self.has_room(uid, node)))
+        return may_go and (not node or (self.may_use(uid, node) and self.has_capacity(uid, node)))
 
     def is_held_back(self) -> bool:
         """Whether nothing would be sent now, because bindings are forbidden and were tried a moment ago."""
@@ -373,7 +373,7 @@ class Binding:
             return BindResult.DEFERRED
         if self.node and not self._binder.may_use(self.uid, self.node):
             return Unresolved(BindResult.STALE)
-        if self.node and not self._binder.has_room(self.uid, self.node):
+        if self.node and not self._binder.has_capacity(self.uid, self.node):
             return Unresolved(BindResult.OVERCOMMITTED)
         if not self._binder.take_probe():
             self.answer = self.answer or self._binder.problem

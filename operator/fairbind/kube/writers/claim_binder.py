@@ -1,6 +1,6 @@
 """Carries out decisions about pods with unbound claims: first the claims get their volumes, then the pod its node.
 
-A pod with unbound claims of the mode `WaitForFirstConsumer` holds its room on a node from the decision on. What its
+A pod with unbound claims of the mode `WaitForFirstConsumer` holds its capacity on a node from the decision on. What its
 plan says is written behind the fence: a volume that is there is given to its claim by `claimRef`, and for a claim that
 needs a new volume the node is named in the annotation that provisioners look for. The controllers do the rest. Only
 when all claims are bound is the pod bound, by the `Binder`.
@@ -37,7 +37,7 @@ from fairbind.kube.client.errors import ApiError, TransientClusterError
 from fairbind.kube.writers.binder import LOOK_TIMEOUT_SECONDS, MOST_ATTEMPTS, Binder, name_binding
 
 CLAIM_SECONDS = 600.0
-"""A pod whose claims are not bound by then gives its room back, as with kube-scheduler."""
+"""A pod whose claims are not bound by then gives its capacity back, as with kube-scheduler."""
 LOOK_SECONDS = 0.25
 SLOW_LOOK_SECONDS = 1.0
 """Between two looks at the claims of a pod, and between later ones, after `QUICK_SECONDS`; they are in memory."""

@@ -34,7 +34,7 @@ class FairQueue(Generic[Key, Item]):
         items = self._queues.get(key)
         return 0 if items is None else len(items)
 
-    def has_room(self, key: Key) -> bool:
+    def has_place(self, key: Key) -> bool:
         """Whether another item may be added to this queue without losing one."""
         return self.count(key) < self._most
 

@@ -1,8 +1,8 @@
 """Says on the API server which node a pod has that is not bound yet: `status.nominatedNodeName`.
 
-A pod that waits on its node for volumes holds room there, which so far only this process knows. Autoscalers read the
-field: they neither remove that node nor buy another one for the pod. The binding takes it away. When the pod gives its
-place up, or gets another one, the field is stale and is written again.
+A pod that waits on its node for volumes holds capacity there, which so far only this process knows. Autoscalers read
+the field: they neither remove that node nor buy another one for the pod. The binding takes it away. When the pod gives
+its place up, or gets another one, the field is stale and is written again.
 
 The cache alone says what the field should be, so a new leader also sets right what the leader before it left behind.
 Autoscalers and queueing controllers write the field, too (KEP-5278), and they clear it. So it is cleared only where the
@@ -146,7 +146,7 @@ class Nominator:
         for change in changes:
             is_asked_again = change.uid in before and before[change.uid] == change.node
             is_done = self._written.get(change.uid) == change.version or self._is_of_others(change)
-            if is_asked_again and not is_done and queue.has_room(change.namespace):
+            if is_asked_again and not is_done and queue.has_place(change.namespace):
                 queue.add(change.namespace, change)
         taken: list[NominationChange] = []
         while len(taken) < WRITES_PER_LOOK:

@@ -114,7 +114,7 @@ class Opening(Binding):
 
     hosts: to which the pod is narrowed; None: it is not. avoids: whether they are those where it may not go. must_look:
     whether the pod's own affinity must be read first.
-    node: where it holds room meanwhile; empty when it holds none.
+    node: where it holds capacity meanwhile; empty when it holds none.
     """
 
     right: ClassVar[str] = "patch on pods in gate mode"

@@ -230,18 +230,18 @@ class PodMessages:
         find_waiting: Callable[[str], WaitingPod | None],
         clock: Callable[[], float],
         *,
-        has_room: Callable[[Hashable], bool] = lambda _: True,
+        has_place: Callable[[Hashable], bool] = lambda _: True,
         find_generation: Callable[[str], int] = lambda _: 0,
         shows_taints: bool = False,
     ) -> None:
         """find_waiting: by UID; None for a pod that is gone, bound or about to be bound.
 
-        has_room: whether another notice of this queue can be written soon; if not, it stays due. find_generation: of a
-        pod's spec, by UID; 0: unknown. shows_taints: whether messages name each taint with its key and value.
+        has_capacity: whether another notice of this queue can be written soon; if not, it stays due. find_generation:
+        of a pod's spec, by UID; 0: unknown. shows_taints: whether messages name each taint with its key and value.
         """
         self._find_waiting = find_waiting
         self._clock = clock
-        self._has_room = has_room
+        self._has_place = has_place
         self._find_generation = find_generation
         self._shows_taints = shows_taints
         self._waits: Sequence[Wait] = ()
@@ -323,7 +323,7 @@ class PodMessages:
         owner_budget = "owner", *event_budget
         owners: set[str] = set()
         for rank, task in enumerate(tasks[len(tasks) - wait.waiting :]):
-            if not self._has_room(tenant):
+            if not self._has_place(tenant):
                 yield None
                 continue
             announced = self._announced.get(task.uid)
@@ -358,7 +358,7 @@ class PodMessages:
         announced = self._owners.get(key)
         if announced is not None and (announced.queued or now - announced.event_at < EVENT_PERIOD_SECONDS):
             return None
-        if not self._has_room(tenant) or not self._spend_event(event_budget, now):
+        if not self._has_place(tenant) or not self._spend_event(event_budget, now):
             return None
         announced = self._owners.setdefault(key, Announced(event_at=-EVENT_PERIOD_SECONDS))
         announced.queued = True
@@ -369,7 +369,7 @@ class PodMessages:
         refused, self._refused = self._refused, {}
         for uid, cause in refused.items():
             queue = SCHEDULER_ERROR, cause.namespace
-            if self._find_waiting(uid) is None or not self._has_room(queue):
+            if self._find_waiting(uid) is None or not self._has_place(queue):
                 yield None
                 continue
             signature, message = cause.signature, cause.format()

@@ -120,7 +120,7 @@ class Recorder:
         self._pod_messages = PodMessages(
             find_waiting,
             clock,
-            has_room=self._has_room,
+            has_place=self._has_place,
             find_generation=find_generation,
             shows_taints=shows_taints,
         )
@@ -272,7 +272,7 @@ class Recorder:
             self._decided, self._decided_at = decided, now
         self._tenant_pace = FAST_PER_SECOND if now - self._decided_at >= CALM_SECONDS else TENANT_PER_SECOND
 
-    def _has_room(self, queue: Hashable) -> bool:
+    def _has_place(self, queue: Hashable) -> bool:
         """Tell whether one more notice can be written in the time for which `PodMessages` leaves a class alone."""
         pace = min(self._tenant_pace, FAST_PER_SECOND / max(1, self._notices.queues))
         return self._notices.count(queue) < pace * UNCHANGED_SECONDS

@@ -140,7 +140,7 @@ class _Cycle:
         reservations.note_placed(placed, report.now)
         again_in = None
         if report.complete and draft.policy.is_fair and settings.is_on:
-            end = CycleEnd(self.snapshot, draft.room, draft.topology, draft.measure, draft.progress_of)
+            end = CycleEnd(self.snapshot, draft.free, draft.topology, draft.measure, draft.progress_of)
             again_in = reservations.review(end, report.waits, settings, report.now)
         reopens = reservations.count_ended(reserved) > 0
         waits = reservations.tell(report.waits, report.now)
@@ -162,7 +162,7 @@ class _Cycle:
             stuck = [queue for queue in stuck if id(queue.task_class) not in kept]
         if not (stuck or blocked):
             return list(kept.values())
-        refusals = Refusals(self.snapshot, draft.room, draft.topology)
+        refusals = Refusals(self.snapshot, draft.free, draft.topology)
         is_asked = self.finds_rivals and draft.policy.is_fair and bool(stuck)
         rivals = self._build_rivals(waiting, refusals.reaches) if is_asked else None
         return [*kept.values(), *explain_waits(stuck=stuck, blocked=blocked, refusals=refusals, rivals=rivals)]
@@ -176,7 +176,7 @@ class _Cycle:
         listed = remembered.list_with(others)
         if self.unschedulable is not None:
             classes = [queue.task_class for queue in self.draft.queues]
-            self.unschedulable.keep(self.snapshot, self.draft.room, self.draft.topology, classes + self.draft.unseen)
+            self.unschedulable.keep(self.snapshot, self.draft.free, self.draft.topology, classes + self.draft.unseen)
         return listed
 
     def _build_rivals(self, waiting: list[ClassQueue], reaches: Reaches) -> Rivals:

@@ -2,16 +2,17 @@
 
 A draft begins where its snapshot is. `find_choice` says what progressive filling places next; `take` and `place` place
 a task, `evict` lets a running one go, `restrict` closes servers to the tasks of a placement and `reopen` opens them
-again. All of it is written into a journal. `checkpoint` marks a position of it, and `rollback` goes back there: rooms,
-shares, keys and queues are what they were, exactly. So a caller may try whether a group of tasks fits, or what an
-eviction would help, and leave no trace.
+again. All of it is written into a journal. `checkpoint` marks a position of it, and `rollback` goes back there: free
+capacity, shares, keys and queues are what they were, exactly. So a caller may try whether a group of tasks fits, or
+what an eviction would help, and leave no trace.
 
 After any history, a draft decides as a new one of the same state would. Two kinds of things make up
-a draft. *State* is what decides: room, measure, tenants' progress, positions in queues, restrictions. Each operation
-has an exact inverse there, as all sums are of integers. *Closings* are what was found out about the state and saves
-work: scores, levels, pools and classes in which nothing fits. While tasks are only placed, room only shrinks and levels
-only grow, so closings stay. When a server gains room or becomes eligible again, `Room.gains` grows, and what was closed
-there before that is void; queues and filling begin again, at a cost of about a microsecond a tenant.
+a draft. *State* is what decides: free capacity, measure, tenants' progress, positions in queues, restrictions. Each
+operation has an exact inverse there, as all sums are of integers. *Closings* are what was found out about the state and
+saves work: scores, levels, pools and classes in which nothing fits. While tasks are only placed, free capacity only
+shrinks and levels only grow, so closings stay. When a server gains free capacity or becomes eligible again,
+`FreeCapacity.gains` grows, and what was closed there before that is void; queues and filling begin again, at a cost of
+about a microsecond a tenant.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ from fairbind.scheduling.cycle.order.task_queues import (
     compute_sort_key,
 )
 from fairbind.scheduling.cycle.servers.arrangements import Arrangement
+from fairbind.scheduling.cycle.servers.free_capacity import FreeCapacity
 from fairbind.scheduling.cycle.servers.random_choices import RandomChoices
-from fairbind.scheduling.cycle.servers.room import Room
 from fairbind.scheduling.cycle.servers.shapes import Shapes
 from fairbind.scheduling.cycle.servers.topology import TopologyState
 from fairbind.scheduling.cycle.state import CycleState
@@ -77,15 +78,15 @@ class Mark:
 class Draft:
     """See the module. To be used within `expect_undefined_scores`.
 
-    room, measure, topology, progress_of, queues: the state; for others to read. progress_of: by tenant. queues: by
-    tenant and sort key, those of what was deferred behind them; each holds its tasks.
+    free, measure, topology, progress_of, queues: the state; for others to read. progress_of: by tenant.
+    queues: by tenant and sort key, those of what was deferred behind them; each holds its tasks.
     remembered: the waits of classes that have no queue, because they were known to fit nowhere when the draft began.
-    deferred: those of these classes for which one of a few servers has room then: they get a queue when their tenant's
-    is next, unless others have taken the room by then. unseen: those that got none although there was room, and of
-    those that are stale in the snapshot, other than `remembered`.
+    deferred: those of these classes for which one of a few servers has free capacity then: they get a queue when their
+    tenant's is next, unless others have taken the capacity by then. unseen: those that got none although there was free
+    capacity, and of those that are stale in the snapshot, other than `remembered`.
     replaced: see `Recalled`.
-    remembered_waits: the waits that were remembered of classes that have a queue, because they may fit where room has
-    grown. bindings: the placements that were not taken back, in their order.
+    remembered_waits: the waits that were remembered of classes that have a queue, because they may fit where free
+    capacity has grown. bindings: the placements that were not taken back, in their order.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class Draft:
         self.snapshot = snapshot
         self.policy = policy
         self.rule: SortRule = compute_sort_key if policy.is_fair else compute_arrival
-        self.room = Room(snapshot.servers)
+        self.free = FreeCapacity(snapshot.servers)
         self.deferred = NOTHING_DEFERRED
         self.unseen: list[TaskClass] = []
         self.replaced: AbstractSet[int] = frozenset()
@@ -121,7 +122,7 @@ class Draft:
             self.remembered = Remembered(self.rule)
         else:
             defers = defers and policy.is_fair and not snapshot.stale
-            recalled = unschedulable.recall(snapshot, self.room, self.rule, defers=defers, now=now)
+            recalled = unschedulable.recall(snapshot, self.free, self.rule, defers=defers, now=now)
             self.remembered, self.deferred, self.replaced, looked_at, self.remembered_waits, self._only_servers = (
                 recalled
             )
@@ -137,7 +138,7 @@ class Draft:
             else state.get_ruled()
         )
         fit = policy.build_fit(snapshot)
-        self._shapes = Shapes(servers, pools, self.room, fit, choices, self.topology, self._only_servers)
+        self._shapes = Shapes(servers, pools, self.free, fit, choices, self.topology, self._only_servers)
         self.progress_of = get_progress(snapshot) if state is None else state.get_progress(snapshot)
         self.queues = self._build_queues(looked_at)
         self.bindings: list[Bind] = []
@@ -162,7 +163,7 @@ class Draft:
         """Make a choice that `find_choice` has found, with nothing done since."""
         queue, server, pool = choice
         task_class = queue.task_class
-        self.room.take(server, task_class.demand_r, task_class.placement.exclusive_keys)
+        self.free.take(server, task_class.demand_r, task_class.placement.exclusive_keys)
         self.measure.add(queue.progress, task_class, pool)
         self._journal.append(choice)
         bind = Bind(queue.pop(), task_class.tenant, self.snapshot.servers.names[server])
@@ -204,9 +205,9 @@ class Draft:
             return False
         if task_class.pin is not None and task_class.pin.server != server:
             return False
-        if not placement.exclusive_keys.conflicting.isdisjoint(self.room.taken_keys.get(server, ())):
+        if not placement.exclusive_keys.conflicting.isdisjoint(self.free.taken_keys.get(server, ())):
             return False
-        free_r = self.room.get_row_for(placement, server)
+        free_r = self.free.get_row_for(placement, server)
         return all(demand == 0 or demand <= free for demand, free in zip(task_class.demand_r, free_r, strict=True))
 
     @property
@@ -217,7 +218,7 @@ class Draft:
     # --- changing what decisions are made of ---
 
     def evict(self, running: RunningTask) -> None:
-        """Let a running task go: its server gets the room back, and the tenant holds so much less.
+        """Let a running task go: its server gets the capacity back, and the tenant holds so much less.
 
         Counters of topology domains keep it: the snapshot does not say in which of them it counts.
 
@@ -233,7 +234,7 @@ class Draft:
         server, pool, gained_r = self.snapshot.servers.find_index(running.server), None, [0] * len(running.demand_r)
         if server is not None:
             pool = self.measure.pools.get_pool(server)
-            left_r = self.room.release(server, running.demand_r, self._find_freed_keys(server, running))
+            left_r = self.free.release(server, running.demand_r, self._find_freed_keys(server, running))
             gained_r = left_r if self.snapshot.servers.accepting_k[server] else gained_r
         undo_measure = self.measure.evict(progress, running, pool, gained_r)
         self._evicted.add(running.uid)
@@ -243,12 +244,12 @@ class Draft:
             self._evicted.discard(running.uid)
             undo_measure()
             if server is not None:
-                self.room.undo_release(server, running.demand_r)
+                self.free.undo_release(server, running.demand_r)
 
         self._journal.append(undo)
 
     def restrict(self, placement: Placement, servers: Iterable[int]) -> None:
-        """Close servers to the tasks of a placement, whatever room there is, until `reopen`. servers: their indices."""
+        """Close servers to the tasks of a placement, whatever is free, until `reopen`. servers: their indices."""
         self._check_free()
         arrangement = self._shapes.get_arrangement(placement)
         changed = self._restrict(arrangement, servers)
@@ -259,7 +260,7 @@ class Draft:
         self._check_free()
         lifted = self._shapes.lift(servers)
         for server in servers:
-            self.room.note_gain(server)
+            self.free.note_gain(server)
         self._is_reopened = True
 
         def undo() -> None:
@@ -304,23 +305,23 @@ class Draft:
         queue.push_back()
         self.bindings.pop()
         self.measure.remove(queue.progress, task_class, pool)
-        self.room.undo_take(server, task_class.demand_r, task_class.placement.exclusive_keys)
+        self.free.undo_take(server, task_class.demand_r, task_class.placement.exclusive_keys)
         self.topology.count(task_class, server, -1)
 
     def _restrict(self, arrangement: Arrangement, servers: Iterable[int]) -> list[int]:
         changed = arrangement.restrict(servers)
         for server in changed:
-            self.room.note_change(server)
+            self.free.note_change(server)
         return changed
 
     def _lift(self, arrangement: Arrangement, servers: Iterable[int]) -> None:
         for server in arrangement.lift(servers):
-            self.room.note_gain(server)
+            self.free.note_gain(server)
 
     # --- queues ---
 
     def _look_at_all(self) -> None:
-        """Have queues also for what was remembered to fit nowhere: it was true of the room at the start."""
+        """Have queues also for what was remembered to fit nowhere: it was true of the capacity at the start."""
         if len(self.remembered) and self._unschedulable is not None:
             known, stale = [wait.task_class for wait in self.remembered.waits], self.snapshot.stale
             more = self._build_queues([each for each in known if each not in stale])
@@ -368,7 +369,7 @@ class Draft:
         return TenantQueue(queues, self.progress_of[tenant], self.measure, take_deferred)
 
     def take_deferred(self, tenant: str) -> list[ClassQueue]:
-        """Return queues for the classes that were held of a tenant, as far as there is still room for them."""
+        """Return queues for the classes that were held of a tenant, as far as there is still free capacity for them."""
         task_classes = self.deferred.let_go(tenant)
         if not task_classes:
             return []
@@ -380,7 +381,7 @@ class Draft:
         return queues
 
     def end(self) -> None:
-        """Nothing more is decided. What is held and still has room is not known to fit nowhere."""
+        """Nothing more is decided. What is held and still has free capacity is not known to fit nowhere."""
         self._filling = None  # it refers to the draft, which would live until the garbage is collected
         deferred = [each for tenant in self.deferred.list_tenants() for each in self.deferred.let_go(tenant)]
         self.remembered.change(removed=deferred)

@@ -2,15 +2,15 @@
 
     with Fork(draft) as fork:
         fork.evict(running)
-        choice = fork.find_choice()  # who would take the room
+        choice = fork.find_choice()  # who would take the capacity
 
-A fork shares the state of its draft (rooms, measure, tenants' progress, counters of domains) and its journal, in which
-it writes behind what is there. At its end it rolls back to where it began, and forgets that servers have changed and
-domains have opened meanwhile, so that the draft looks at nothing again. What is found out about the state, scores and
-queues and what they closed, each has of its own.
+A fork shares the state of its draft (free capacity, measure, tenants' progress, counters of domains) and its journal,
+in which it writes behind what is there. At its end it rolls back to where it began, and forgets that servers have
+changed and domains have opened meanwhile, so that the draft looks at nothing again. What is found out about the state,
+scores and queues and what they closed, each has of its own.
 
 A draft has no queues for thousands of classes that are known to fit nowhere. Nor has a fork: it has some for those that
-may fit where it has freed room, and these when their tenant comes. So a trial costs what it looks at.
+may fit where it has freed capacity, and these when their tenant comes. So a trial costs what it looks at.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Fork(Draft):
         self._others_of: dict[str, list[TaskClass]] = {}
         self._opened: set[DomainRules] = set()
         self._start = self.checkpoint()
-        self._room_start = self.room.mark()
+        self._free_start = self.free.mark()
         self.topology.begin_trial()
 
     @property
@@ -66,7 +66,7 @@ class Fork(Draft):
     def discard(self) -> None:
         """End the fork: its draft is as it was."""
         self.rollback(self._start)
-        self.room.rewind(self._room_start)
+        self.free.rewind(self._free_start)
         self.topology.end_trial()
         self._marks.clear()
         self._queue_of.clear()
@@ -95,7 +95,7 @@ class Fork(Draft):
         return self._live_queues
 
     def _look_at_all(self) -> None:
-        """Look again at what may fit where room has come back, once there is a question."""
+        """Look again at what may fit where free capacity has come back, once there is a question."""
         self._filling = None
 
     def _reopen_classes(self, opened: set[DomainRules]) -> None:
@@ -104,7 +104,7 @@ class Fork(Draft):
 
     def _build_filling(self) -> Filling:
         """Return a filling of tenant queues to which classes come when their tenant comes."""
-        self._freed = sorted({*self.deferred.servers, *self.room.list_gains(self._room_start)})
+        self._freed = sorted({*self.deferred.servers, *self.free.list_gains(self._free_start)})
         self._others_of = {}
         for task_class in chain((queue.task_class for queue in self.queues if queue.sort_key is not None), self.unseen):
             self._others_of.setdefault(task_class.tenant, []).append(task_class)
@@ -122,7 +122,7 @@ class Fork(Draft):
 
     def take_deferred(self, tenant: str) -> list[ClassQueue]:
         """Return queues for the classes of a tenant that may fit."""
-        lefts = [(server, self.room.left_rk[:, server].tolist()) for server in self._freed]
+        lefts = [(server, self.free.left_rk[:, server].tolist()) for server in self._freed]
         waits = self.remembered.list_of(tenant)
         remembered = (wait.task_class for wait in waits if wait.is_ended_by_capacity)
         found = [*self._others_of.pop(tenant, ()), *(each for each in remembered if self._may_fit(each, lefts))]
@@ -130,7 +130,7 @@ class Fork(Draft):
         return [queue for queue in queues if queue is not None]
 
     def _may_fit(self, task_class: TaskClass, lefts: Sequence[tuple[int, Sequence[float]]]) -> bool:
-        """Whether a class that fitted nowhere may fit now. lefts: what is left on the servers where room was freed."""
+        """Whether a class that fitted nowhere may fit now. lefts: what is left on the servers that gained some."""
         placement, demand_r = task_class.placement, task_class.demand_r
         if placement.reserved or (self._opened and task_class.rules in self._opened):
             return True

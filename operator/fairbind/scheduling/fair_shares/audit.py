@@ -15,9 +15,9 @@ Each finding has a cause, the first of these that holds:
 
 * *missing demand*: the tenant has nothing waiting that could be placed, so it asks for no more;
 * *indivisible tasks*: it is less than one task of either;
-* *other pods*: the room is there, and what waits has rules about the tasks in its topology domains, which the exact
+* *other pods*: the capacity is there, and what waits has rules about the tasks in its topology domains, which the exact
   mechanism leaves out;
-* *indivisible tasks* again: the room is there, and no server has enough of it;
+* *indivisible tasks* again: the capacity is there, and no server has enough of it;
 * *mechanism*: the tenant has what the policy's exact mechanism gives it, so this is what the policy means by fair;
 * *history*: something runs on that today would not be given to whom holds it.
 """
@@ -211,10 +211,10 @@ def _find_cause(scene: AuditScene, i: int, could_have: float, one_task: float, f
     lacking = could_have - float(scene.has_n[i])
     if not scene.waits_n[i]:
         return Cause.MISSING_DEMAND
-    room = float(_count_tasks(scene.free_pr, scene.demand_groups[i]).sum() * scene.share_n[i])
+    free = float(_count_tasks(scene.free_pr, scene.demand_groups[i]).sum() * scene.share_n[i])
     if lacking <= one_task + NOTICEABLE:
         return Cause.INDIVISIBLE
-    if room >= lacking:
+    if free >= lacking:
         return Cause.OTHER_PODS if scene.ruled_n[i] else Cause.INDIVISIBLE
     if fair_share is not None and float(scene.has_n[i]) >= fair_share - one_task:
         return Cause.MECHANISM

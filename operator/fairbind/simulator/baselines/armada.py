@@ -80,7 +80,7 @@ class CostsWithNextTask(FractionMeasure):
 
 
 def _fits_somewhere(task_class: TaskClass, snapshot: Snapshot) -> bool:
-    """Return whether an eligible server has room for a task now, whatever its exclusive keys and topology say."""
+    """Return whether an eligible server has enough free for a task, whatever its exclusive keys and topology say."""
     servers, demand_r = snapshot.servers, np.array(task_class.demand_r)
     if task_class.pin is not None:
         pinned = task_class.pin.server

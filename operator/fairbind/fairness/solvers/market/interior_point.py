@@ -1,9 +1,10 @@
 """Equilibria of a `Market` by an interior-point method: all conditions at once, loosened, and tightened step by step.
 
 Every condition of the equilibrium is a pair of which at least one must be 0: the part that i buys of k and how much too
-dear k is for i; a slot's room and its price; what i still lacks to its limit and how much it could pay beyond it. The
-method keeps all of them positive and drives all products down together, by Newton steps with Mehrotra's predictor. A
-task's worth to i is an unknown of its own, worth x tasks = budget one more product: so with p = 1 all else is linear.
+dear k is for i; a slot's free capacity and its price; what i still lacks to its limit and how much it could pay beyond
+it. The method keeps all of them positive and drives all products down together, by Newton steps with Mehrotra's
+predictor. A task's worth to i is an unknown of its own, worth x tasks = budget one more product: so with p = 1 all else
+is linear.
 
 A step solves for the prices only: a tenant's own unknowns couple by a diagonal and one product (everything it buys
 makes its budget go further), so each is eliminated by the Sherman-Morrison formula, and one dense system of K R
@@ -89,7 +90,7 @@ _Products = tuple[FloatArray, FloatArray, FloatArray]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Point:
-    """All unknowns: pairs (part, surplus), (price, slack), (relief, room). Those that do not exist are (0, 1).
+    """All unknowns: pairs (part, surplus), (price, slack), (relief, slack_i). Those that do not exist are (0, 1).
 
     worth_i and relief_i are of tasks, surplus_ki is between costs and worths of whole servers, all to the power
     `market.worth_power`.
@@ -101,7 +102,7 @@ class Point:
     relief_i: FloatArray
     surplus_ki: FloatArray
     slack_kr: FloatArray
-    room_i: FloatArray
+    slack_i: FloatArray
 
     def moved(self, step: Point, length: float) -> Point:
         """Return the point so much of the step further."""
@@ -109,7 +110,7 @@ class Point:
 
     def products(self) -> _Products:
         """Return the products of the pairs."""
-        return self.part_ki * self.surplus_ki, self.price_kr * self.slack_kr, self.relief_i * self.room_i
+        return self.part_ki * self.surplus_ki, self.price_kr * self.slack_kr, self.relief_i * self.slack_i
 
     def longest(self, step: Point) -> float:
         """Return the length of the step at which the first value becomes 0."""
@@ -150,7 +151,7 @@ class Newton:
         self.tenants = np.arange(tenants)
         self.totals_i = market.get_totals(point.part_ki)
         self.curvature_i = market.worth_power * point.worth_i / self.totals_i
-        self.flatness_i = 1 / (self.curvature_i + point.relief_i / point.room_i)
+        self.flatness_i = 1 / (self.curvature_i + point.relief_i / point.slack_i)
         self.pull_i = pull_ki.sum(axis=0)
         self.pivot_i = self.flatness_i + self.pull_i
         others_ki = self.flatness_i + sum_others(pull_ki)
@@ -193,7 +194,7 @@ class Newton:
         """Return the step that changes the products by these amounts, to first order, and the residuals to 0."""
         product_ki, product_kr, product_i = products
         system, point, residual, market = self.system, self.point, self.residual, self.system.market
-        wanted_i = (product_i - point.relief_i * residual.limit_i) / point.room_i - budget_i / self.totals_i
+        wanted_i = (product_i - point.relief_i * residual.limit_i) / point.slack_i - budget_i / self.totals_i
         right_ki = (product_ki * system.inverse(point.part_ki) - residual.cost_ki) * system.unit_ki
         right_ki[~system.pairs] = 0.0
         part_ki, totals_i = self._solve_tenants(right_ki, -wanted_i)
@@ -207,15 +208,15 @@ class Newton:
             more_ki, more_i = self._solve_tenants(-(change_kr[:, None, :] @ self.per_price_kri)[:, 0], 0.0)
             part_ki += more_ki
             totals_i += more_i
-        room_i = np.where(system.has_limit_i, residual.limit_i - totals_i, 0.0)
+        slack_i = np.where(system.has_limit_i, residual.limit_i - totals_i, 0.0)
         return Point(
             part_ki=part_ki,
             price_kr=price_kr,
             worth_i=budget_i / self.totals_i - self.curvature_i * totals_i,
-            relief_i=np.where(system.has_limit_i, (product_i - point.relief_i * room_i) / point.room_i, 0.0),
+            relief_i=np.where(system.has_limit_i, (product_i - point.relief_i * slack_i) / point.slack_i, 0.0),
             surplus_ki=(product_ki - point.surplus_ki * part_ki) * system.inverse(point.part_ki),
             slack_kr=np.where(system.slots, self._over_price(product_kr, 0.0) - stiff_kr * price_kr, 0.0),
-            room_i=room_i,
+            slack_i=slack_i,
         )
 
 
@@ -284,7 +285,7 @@ class System:
         cost_ki = self.get_costs(point.price_kr) - self.worth_ki * net_i - point.surplus_ki
         cost_ki = np.where(self.pairs, cost_ki, 0.0)
         load_kr = np.where(self.slots, 1 - market.get_loads(point.part_ki) - point.slack_kr, 0.0)
-        limit_i = np.where(self.has_limit_i, self.limit_i - totals_i - point.room_i, 0.0)
+        limit_i = np.where(self.has_limit_i, self.limit_i - totals_i - point.slack_i, 0.0)
         budget_i = self.get_budgets(point.worth_i, totals_i)
         money = np.abs(point.part_ki * cost_ki).sum() + np.abs(point.price_kr * load_kr).sum()
         money += np.abs(point.relief_i * limit_i).sum() + np.abs(budget_i).sum()
@@ -316,7 +317,7 @@ class System:
             relief_i=relief_i,
             surplus_ki=np.where(self.pairs, surplus_ki, 1.0),
             slack_kr=np.where(self.slots, 1 - market.get_loads(part_ki), 1.0),
-            room_i=np.where(self.has_limit_i, self.limit_i - totals_i, 1.0),
+            slack_i=np.where(self.has_limit_i, self.limit_i - totals_i, 1.0),
         )
 
     def get_start_near(self, part_ki: FloatArray, price_kr: FloatArray) -> Point:
@@ -332,17 +333,17 @@ class System:
         surplus_ki = np.maximum(surplus_ki, START_COMPLEMENTARITY * cost_ki)
         part_ki = np.maximum(part_ki, START_COMPLEMENTARITY * self.aim_ki * _invert(surplus_ki, self.pairs))
         totals_i = market.get_totals(part_ki)
-        room_i = np.maximum(self.limit_i - totals_i, START_COMPLEMENTARITY * weight_i / relief_i)
+        slack_i = np.maximum(self.limit_i - totals_i, START_COMPLEMENTARITY * weight_i / relief_i)
         return Point(
             part_ki=part_ki,
             price_kr=price_kr,
             worth_i=market.get_worths(totals_i),
-            relief_i=np.where(self.has_limit_i, START_COMPLEMENTARITY * weight_i / room_i, 0.0),
+            relief_i=np.where(self.has_limit_i, START_COMPLEMENTARITY * weight_i / slack_i, 0.0),
             surplus_ki=np.where(self.pairs, START_COMPLEMENTARITY * self.aim_ki * self.inverse(part_ki), 1.0),
             slack_kr=np.where(
                 self.slots, START_COMPLEMENTARITY * self.aim_kr / np.where(self.slots, price_kr, 1.0), 1.0
             ),
-            room_i=np.where(self.has_limit_i, room_i, 1.0),
+            slack_i=np.where(self.has_limit_i, slack_i, 1.0),
         )
 
     def get_prices(self, cost_ki: FloatArray) -> FloatArray:

@@ -174,7 +174,7 @@ def compute_mismatches(market: Market, part_ki: FloatArray, price_kr: FloatArray
 
 
 def compute_charges(market: Market, part_ki: FloatArray, price_kr: FloatArray) -> FloatArray:
-    """Return what is asked for the room that slots have left, which must be nothing, shape (K, R).
+    """Return what is asked for the capacity that slots have left, which must be nothing, shape (K, R).
 
     The part that is left, times the slot's multiplier, of the server's highest one.
     """

@@ -67,7 +67,7 @@ def make_guess(market: Market, part_ki: FloatArray, price_kr: FloatArray) -> Gue
 
 @QUIET
 def compute_mismatch(market: Market, guess: Guess) -> float:
-    """Return by how much the worst of all conditions fails: limits, room, costs and worths, prices of free slots."""
+    """Return by how much the worst of all conditions fails: limits, slack, costs and worths, prices of free slots."""
     totals_i = market.get_totals(guess.part_ki)
     if not (totals_i > 0).all():
         return np.inf
@@ -207,7 +207,7 @@ class _State:
             relief_i=np.where(self.has_all_i, self.worth_i, 0.0),
             surplus_ki=np.where(self.served_ki, REGULARISATION * np.maximum(cost_ki, REGULARISATION), 1.0),
             slack_kr=np.where(self.priced_kr, REGULARISATION, 1.0),
-            room_i=np.where(self.has_all_i, REGULARISATION * self.limit_i, 1.0),
+            slack_i=np.where(self.has_all_i, REGULARISATION * self.limit_i, 1.0),
         )
         dear_ki = cost_ki - system.worth_ki * (self.worth_i - self.relief_i)
         held_i = market.get_totals(point.part_ki)

@@ -175,7 +175,7 @@ class _Round:
         pull_ki = market.gain_ki**2 * may_move_ki
         pull_i = pull_ki.sum(axis=0)
         short_i = wanted_i - market.get_totals(self.part_ki)
-        room_s = (1 - market.get_loads(self.part_ki)).ravel()[full]
+        left_s = (1 - market.get_loads(self.part_ki)).ravel()[full]
         server_s = full // slots
         load_si = market.load_kri.reshape(servers * slots, tenants)[full]
         use_si = load_si * (market.gain_ki * may_move_ki)[server_s]
@@ -188,7 +188,7 @@ class _Round:
         across = (use_si / pull_i) @ wanted_ic
         system = np.block([[matrix, across], [across.T, -(wanted_ic.T / pull_i) @ wanted_ic]])
         eased_i = short_i / pull_i
-        solved = _solve(system, np.concatenate([room_s - use_si @ eased_i, wanted_ic.T @ eased_i]))
+        solved = _solve(system, np.concatenate([left_s - use_si @ eased_i, wanted_ic.T @ eased_i]))
         pressure_s, factor_c = solved[: full.size], solved[full.size :]
         value_i = (short_i - pressure_s @ use_si + wanted_ic @ factor_c) / pull_i
         pressure_kr = np.zeros((servers, 1, slots))

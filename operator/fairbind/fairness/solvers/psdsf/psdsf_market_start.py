@@ -79,30 +79,30 @@ def _find_amounts(market: Market, rough: Division) -> tuple[IntArray, FloatArray
     amount_kr = np.ones((servers, slots))
     for k in range(servers):
         pending = market.usable_ki[k]
-        room_r = np.ones(slots)
+        left_r = np.ones(slots)
         while pending.any():
-            stop = _find_next_full(market.load_kri[k], rough.part_ki[k], rough.level_kr[k], pending, room_r)
+            stop = _find_next_full(market.load_kri[k], rough.part_ki[k], rough.level_kr[k], pending, left_r)
             members = np.flatnonzero(pending & (market.load_kri[k, stop] > 0))
             taken_r = market.load_kri[k][:, members] @ rough.part_ki[k, members]
-            growth = max(room_r[stop], 0.0) / taken_r[stop] if taken_r[stop] > 0 else 1.0
+            growth = max(left_r[stop], 0.0) / taken_r[stop] if taken_r[stop] > 0 else 1.0
             amount_kr[k, stop] = max(growth * rough.part_ki[k, members].sum(), SMALLEST_AMOUNT)
             stop_ki[k, members] = stop
-            room_r -= growth * taken_r
+            left_r -= growth * taken_r
             pending[members] = False
     return stop_ki, amount_kr
 
 
 def _find_next_full(
-    load_ri: FloatArray, part_i: FloatArray, level_r: FloatArray, pending: BoolArray, room_r: FloatArray
+    load_ri: FloatArray, part_i: FloatArray, level_r: FloatArray, pending: BoolArray, left_r: FloatArray
 ) -> int:
     """Return the next slot to fill: among the slots that the lowest slot's users need, the one overfilled most."""
     needed_r: BoolArray = np.any(load_ri[:, pending] > 0, axis=1)
     lowest = int(np.where(needed_r, level_r, np.inf).argmin())
     if not needed_r[lowest] or np.isinf(level_r[lowest]):
         used_r = load_ri[:, pending] @ part_i[pending]
-        return int(np.where(needed_r, used_r / np.maximum(room_r, SMALLEST_AMOUNT), -1.0).argmax())
+        return int(np.where(needed_r, used_r / np.maximum(left_r, SMALLEST_AMOUNT), -1.0).argmax())
     members = np.flatnonzero(pending & (load_ri[lowest] > 0))
     used_r = load_ri[:, members] @ part_i[members]
-    ratio_r = used_r / np.maximum(room_r, SMALLEST_AMOUNT)
+    ratio_r = used_r / np.maximum(left_r, SMALLEST_AMOUNT)
     fullest = int(ratio_r.argmax())
     return fullest if ratio_r[fullest] > ratio_r[lowest] * (1 + EQUAL_LOADS) else lowest

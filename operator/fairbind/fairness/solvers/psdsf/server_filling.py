@@ -33,8 +33,8 @@ def fill_server(
         part = part_i.copy()
         part[moving] = 0.0
         slots = np.flatnonzero(np.isinf(level_r) & (load_ri[:, moving] > 0).any(axis=1))
-        room_r = 1 - load_ri[slots] @ part
-        stops_r = _find_full(load_ri[np.ix_(slots, moving)], weight_i[moving], floor_i[moving], cap_i[moving], room_r)
+        left_r = 1 - load_ri[slots] @ part
+        stops_r = _find_full(load_ri[np.ix_(slots, moving)], weight_i[moving], floor_i[moving], cap_i[moving], left_r)
         level = float(stops_r.min(initial=np.inf))
         filled_i = np.maximum(level - floor_i[moving], 0.0) * weight_i[moving] if level < np.inf else cap_i[moving]
         part_i[moving] = np.minimum(filled_i, cap_i[moving])
@@ -46,7 +46,7 @@ def fill_server(
 
 
 def _find_full(
-    load_ri: FloatArray, weight_i: FloatArray, floor_i: FloatArray, cap_i: FloatArray, room_r: FloatArray
+    load_ri: FloatArray, weight_i: FloatArray, floor_i: FloatArray, cap_i: FloatArray, left_r: FloatArray
 ) -> FloatArray:
     """Return the level at which each slot is full, inf if never. Loads are piecewise linear in the level.
 
@@ -57,9 +57,9 @@ def _find_full(
     last_i = floor_i + span_i
     rate_ri = load_ri * weight_i
     times = np.unique(np.concatenate([floor_i, last_i[np.isfinite(last_i)]]))
-    wanted_r = room_r - FULL
+    wanted_r = left_r - FULL
     # Bisect for the first time at which a slot is full; each load is a sum of its own, so nothing adds up its rounding.
-    low_r, high_r = np.zeros(room_r.size, dtype=np.intp), np.full(room_r.size, times.size)
+    low_r, high_r = np.zeros(left_r.size, dtype=np.intp), np.full(left_r.size, times.size)
     while (low_r < high_r).any():
         middle_r = (low_r + high_r) // 2
         grown_ri = np.clip(times[np.minimum(middle_r, times.size - 1)][:, None] - floor_i, 0.0, span_i)
@@ -68,10 +68,10 @@ def _find_full(
         low_r = np.where(is_full_r, low_r, np.minimum(middle_r + 1, high_r))
     begin_r = times[np.maximum(low_r - 1, 0)]
     end_r = np.append(times, np.inf)[low_r]
-    left_r = room_r - (rate_ri * np.clip(begin_r[:, None] - floor_i, 0.0, span_i)).sum(axis=1)
+    left_r = left_r - (rate_ri * np.clip(begin_r[:, None] - floor_i, 0.0, span_i)).sum(axis=1)
     is_filling_ri = (floor_i <= begin_r[:, None]) & (last_i > begin_r[:, None])
     speed_r = (rate_ri * is_filling_ri).sum(axis=1)
-    rise_r = np.divide(np.maximum(left_r, 0.0), speed_r, out=np.full(room_r.size, np.inf), where=speed_r > 0)
+    rise_r = np.divide(np.maximum(left_r, 0.0), speed_r, out=np.full(left_r.size, np.inf), where=speed_r > 0)
     level_r: FloatArray = np.minimum(begin_r + rise_r, end_r)
     return level_r
 

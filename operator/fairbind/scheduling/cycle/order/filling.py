@@ -40,7 +40,7 @@ class Filling:
         self._heap = [(0, n, 0, NEVER, self._epochs[n]) for n in range(count)]
 
     def reopen(self) -> None:
-        """Forget all levels and all that fitted nowhere: room has come back, or tasks went."""
+        """Forget all levels and all that fitted nowhere: free capacity has come back, or tasks went."""
         self._begin()
         for queue in self._queues:
             queue.reopen()

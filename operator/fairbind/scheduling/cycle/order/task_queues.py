@@ -1,8 +1,8 @@
 """The tasks of a class in a class queue, and the classes of a tenant (for `fifo`: of all tenants) in a tenant queue.
 
-A tenant queue knows the pools in which something of it may still fit. While tasks are only placed, room only shrinks.
-A pool in which nothing fitted is then closed, and so is a class that did not fit into a pool, until the queue is
-reopened.
+A tenant queue knows the pools in which something of it may still fit. While tasks are only placed, free capacity only
+shrinks. A pool in which nothing fitted is then closed, and so is a class that did not fit into a pool, until the queue
+is reopened.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class TenantQueue:
         return self._queues[n].sort_key is not None and self._queues[n].is_narrowed
 
     def reopen(self) -> None:
-        """Forget what fitted nowhere, and how far the tenant is: room has come back, or its tasks went."""
+        """Forget what fitted nowhere, and how far the tenant is: free capacity has come back, or its tasks went."""
         self.open_pools = self._measure.pools.every_p
         self._levels.clear()
         self._heads.clear()
@@ -251,7 +251,9 @@ class TenantQueue:
 
         seen: a pool in which nothing fitted. Raises InvariantError if it would stay open: the filling would never end.
         """
-        if all(queue.sort_key is None for queue in self._queues):  # also when what was deferred has no room any more
+        if all(
+            queue.sort_key is None for queue in self._queues
+        ):  # also when what was deferred has no free capacity any more
             self.open_pools = self.open_pools[:0]
             return
         open_p = np.zeros(len(self._measure.pools.amount_pr), dtype=np.bool_)

@@ -16,7 +16,7 @@ from fairbind.scheduling.cycle.reservations.kept import KeptReservations
 from fairbind.scheduling.cycle.reservations.needs import Need, count_lacking, measure_need
 from fairbind.scheduling.cycle.reservations.opening import find_indices
 from fairbind.scheduling.cycle.reservations.run_times import RunTimes, find_times
-from fairbind.scheduling.cycle.servers.room import Room
+from fairbind.scheduling.cycle.servers.free_capacity import FreeCapacity
 from fairbind.scheduling.cycle.servers.topology import TopologyState
 from fairbind.scheduling.policies.levels import Progress
 from fairbind.scheduling.policies.measures import Measure
@@ -36,7 +36,7 @@ class CycleEnd:
     """The state of a cycle at its end. snapshot: what it decided about."""
 
     snapshot: Snapshot
-    room: Room
+    free: FreeCapacity
     topology: TopologyState
     measure: Measure
     progress_of: Mapping[str, Progress]
@@ -91,7 +91,7 @@ class Review:
         """Note how reservations go on, and give up those that do not."""
         index = find_indices(self._snapshot, {each.server for each in self._kept.list_all()})
         for each in self._kept.list_all():
-            free_r = self._end.room.get_row(index[each.server])  # of which what is reserved is no part
+            free_r = self._end.free.get_row(index[each.server])  # of which what is reserved is no part
             asked = [(free, demand) for free, demand in zip(free_r, each.demand_r, strict=True) if demand > 0]
             free = min(((free + each.count * demand) / demand for free, demand in asked), default=0.0)
             self._kept.note_free(each, min(max(free, 0.0), each.count), self._now)
@@ -182,7 +182,7 @@ class Review:
         The others are other ones each time: those that are emptiest may hold no task of a tenant ahead.
         """
         if len(allowed) > MAX_LOOKED_AT:
-            free_rn = self._end.room.left_rk[:, allowed]
+            free_rn = self._end.free.left_rk[:, allowed]
             part_n = np.min([free_rn[r] / demand for r, demand in enumerate(demand_r) if demand > 0], axis=0)
             order_n = (np.arange(len(allowed)) - self._number * MAX_LOOKED_AT) % len(allowed)
             best = np.lexsort((order_n, -part_n))[: MAX_LOOKED_AT // 2]
@@ -202,7 +202,7 @@ class Review:
         name, task_class = self._snapshot.servers.names[server], need.task_class
         if not self._kept.is_passed_over(task_class.tenant, name, self._now):
             ends = [(self._run_times.compute_remaining(task, self._now), task.demand_r) for task in tasks]
-            row = self._end.room.get_row(server)  # of which what is reserved is no part
+            row = self._end.free.get_row(server)  # of which what is reserved is no part
             yield from ((seconds, name) for seconds in find_times(ends, row, task_class.demand_r))
 
     def _count_allowed(self, task_class: TaskClass, allowed: IndexArray, tenants: int) -> int:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fairbind.model import Pin, Placement, ServerTable
 from fairbind.model.servers import BoolArray, IndexArray
-from fairbind.scheduling.cycle.servers.room import Room
+from fairbind.scheduling.cycle.servers.free_capacity import FreeCapacity
 from fairbind.scheduling.policies.level_pools import LevelPools
 
 Slices = list[tuple[int, int]]
@@ -29,15 +29,15 @@ class Arrangement:
     servers: indices, shape (n,). position_k: where each server is in it, n where it is not. pools: where it has
     servers, ascending; starts: the position where each of them starts. is_small: whether most servers are not in it.
     is_identity: whether it is all by name. restricted_k: servers of it that are closed to tasks of the placement
-    whatever room there is, shape (K,); None: none ever was.
+    whatever is free, shape (K,); None: none ever was.
     _slices: by pool, as (start, stop), the most wanted first; empty ones are left out.
     """
 
     __slots__ = (
+        "_free",
         "_gains_seen",
         "_most_left_r",
         "_pools",
-        "_room",
         "_slices",
         "is_identity",
         "is_small",
@@ -48,7 +48,7 @@ class Arrangement:
         "starts",
     )
 
-    def __init__(self, placement: Placement, table: ServerTable, pools: LevelPools, room: Room) -> None:
+    def __init__(self, placement: Placement, table: ServerTable, pools: LevelPools, free: FreeCapacity) -> None:
         self._slices: Mapping[int, Slices]
         servers = np.flatnonzero(placement.eligible_k & table.accepting_k)
         if pools.pool_k is not None or placement.preference_k is not None:
@@ -66,7 +66,7 @@ class Arrangement:
         self._most_left_r: list[float] | None = None
         self.restricted_k: BoolArray | None = None
         self._pools = pools
-        self._room = room
+        self._free = free
         self._gains_seen = 0
 
     def fork(self) -> Arrangement:
@@ -77,19 +77,19 @@ class Arrangement:
 
     def find_most_left(self) -> Sequence[float]:
         """Return the most that one of its servers has had left of each resource, or more, whenever this is asked."""
-        room, gains = self._room, self._room.gains
+        free, gains = self._free, self._free.gains
         if self._most_left_r is None:
-            free_nr = room.free_kr if self.is_identity else room.free_kr[self.servers]
+            free_nr = free.free_kr if self.is_identity else free.free_kr[self.servers]
             self._most_left_r = free_nr.max(axis=0, initial=0).tolist()
         if self._gains_seen != len(gains):
-            gained_rn = room.left_rk[:, gains[self._gains_seen :]]
+            gained_rn = free.left_rk[:, gains[self._gains_seen :]]
             self._most_left_r = np.maximum(self._most_left_r, gained_rn.max(axis=1)).tolist()
             self._gains_seen = len(gains)
         return self._most_left_r
 
     def find_gained_pools(self, since: int) -> set[int]:
-        """Return the pools in which a server of the arrangement has gained room since `Room.gains` was so long."""
-        gained = {server for server in self._room.gains[since:] if self.position_k[server] < len(self.servers)}
+        """Return the pools where a server of the arrangement has gained some since `FreeCapacity.gains` was so long."""
+        gained = {server for server in self._free.gains[since:] if self.position_k[server] < len(self.servers)}
         return {self._pools.get_pool(server) for server in gained}
 
     def restrict(self, servers: Iterable[int]) -> list[int]:

@@ -2,7 +2,8 @@
 
 A shape keeps one array of scores, with infinity where a task of it does not fit, and brings it up to date when it is
 asked: only servers that changed since the last time are scored again. A pool in which no task of it fits is closed, and
-that ends all work on the shape there until a server of the pool gains room or becomes eligible again (`Room.gains`).
+that ends all work on the shape there until a server of the pool gains free capacity or becomes eligible again
+(`FreeCapacity.gains`).
 
 The positions of that array are the eligible servers in the order of an arrangement: by pool, then by preference (most
 wanted first), then by name. So a question about a pool is a question about a slice, preferences rank before fit, and
@@ -23,9 +24,9 @@ import numpy as np
 from fairbind.model import DomainRules, Pin, Placement, Preferences, ServerTable, Task, TaskClass
 from fairbind.model.servers import BoolArray, FloatArray, IndexArray
 from fairbind.scheduling.cycle.servers.arrangements import Arrangement, Slices
+from fairbind.scheduling.cycle.servers.free_capacity import FreeCapacity
 from fairbind.scheduling.cycle.servers.preferences import PreferenceScores
 from fairbind.scheduling.cycle.servers.random_choices import RandomChoices
-from fairbind.scheduling.cycle.servers.room import Room
 from fairbind.scheduling.cycle.servers.scored_demands import SINGLE_SCORES, ScoredDemand
 from fairbind.scheduling.cycle.servers.topology import DomainFilter, TopologyState
 from fairbind.scheduling.policies.fit import FitRule
@@ -39,10 +40,10 @@ class Shapes:
         "_arrangements",
         "_choices",
         "_fit",
+        "_free",
         "_only_servers",
         "_pinned",
         "_pools",
-        "_room",
         "_servers",
         "_shapes",
         "_topology",
@@ -52,21 +53,22 @@ class Shapes:
         self,
         servers: ServerTable,
         pools: LevelPools,
-        room: Room,
+        free: FreeCapacity,
         fit: FitRule,
         choices: RandomChoices | None,
         topology: TopologyState,
         only_servers: Mapping[int, Sequence[int]],
     ) -> None:
-        """Take the working state of a cycle. choices: None when every server with room is looked at.
+        """Take the working state of a cycle. choices: None when every server with capacity is looked at.
 
-        only_servers: of some classes, by identity, the only servers on which a task fits as long as none gains room.
+        only_servers: of some classes, by identity, the only servers on which a task fits as long as none gains free
+        capacity.
         """
         self._topology = topology
         self._only_servers = only_servers
         self._servers = servers
         self._pools = pools
-        self._room = room
+        self._free = free
         self._fit = fit
         self._choices = choices
         self._arrangements: dict[Placement, Arrangement] = {}
@@ -75,7 +77,7 @@ class Shapes:
 
     def fork(self) -> Shapes:
         """Return new shapes on the same state; what `restrict` has closed is closed to them, too."""
-        forked = Shapes(self._servers, self._pools, self._room, self._fit, self._choices, self._topology, {})
+        forked = Shapes(self._servers, self._pools, self._free, self._fit, self._choices, self._topology, {})
         for key, arrangement in self._arrangements.items():
             if arrangement.restricted_k is not None:
                 forked._arrangements[key] = arrangement.fork()
@@ -85,7 +87,7 @@ class Shapes:
         """Return the arrangement of a placement."""
         arrangement = self._arrangements.get(placement)
         if arrangement is None:
-            arrangement = Arrangement(placement, self._servers, self._pools, self._room)
+            arrangement = Arrangement(placement, self._servers, self._pools, self._free)
             self._arrangements[placement] = arrangement
         return arrangement
 
@@ -110,7 +112,7 @@ class Shapes:
                 task_class,
                 self.get_arrangement(placement),
                 self._fit,
-                self._room,
+                self._free,
                 pools,
                 self._choices,
                 self._topology,
@@ -127,7 +129,7 @@ class Shapes:
         if shape is None:
             pool = None if server is None else self._pools.get_pool(server)
             domains = self._topology.get_filter(task_class.rules)
-            shape = self._pinned[key] = PinnedShape(task_class, server, pool, arrangement, self._room, domains)
+            shape = self._pinned[key] = PinnedShape(task_class, server, pool, arrangement, self._free, domains)
         return shape
 
     def lift(self, servers: Sequence[int]) -> list[tuple[Arrangement, list[int]]]:
@@ -140,7 +142,7 @@ class Shape:
     """Tasks of one demand under one placement and the same rules and preferences: finds the best server for them.
 
     is_narrowed: whether something was closed since the last opening of a domain, so that the next one matters.
-    _open_p: whether a task may fit into each pool, shape (P,); False is certain as of `_gains_seen` gains of room.
+    _open_p: whether a task may fit into each pool, shape (P,); False is certain as of `_gains_seen` gains of capacity.
     _scores: None until a server has enough of each resource.
     """
 
@@ -152,6 +154,7 @@ class Shape:
         "_demand_r",
         "_domains",
         "_fit",
+        "_free",
         "_gains_seen",
         "_left",
         "_only_servers",
@@ -160,7 +163,6 @@ class Shape:
         "_placement",
         "_preference_scores",
         "_preferences",
-        "_room",
         "_scored",
         "_scores",
         "_topology",
@@ -172,7 +174,7 @@ class Shape:
         task_class: TaskClass,
         arrangement: Arrangement,
         fit: FitRule,
-        room: Room,
+        free: FreeCapacity,
         pools: int,
         choices: RandomChoices | None,
         topology: TopologyState,
@@ -191,22 +193,22 @@ class Shape:
         self._conflicting = task_class.placement.exclusive_keys.conflicting
         self._fit = fit
         self._choices = choices
-        self._room = room
-        self._gains_seen = len(room.gains)
+        self._free = free
+        self._gains_seen = len(free.gains)
         self._open_p: BoolArray = np.zeros(pools, dtype=np.bool_)
         self._scores: FloatArray | None = None
         self._begin()
 
     def _begin(self) -> None:
         """Score all servers, unless none of them has enough: then no pool is open, and no more is asked."""
-        arrangement, demand_r, room = self._arrangement, self._demand_r, self._room
+        arrangement, demand_r, free = self._arrangement, self._demand_r, self._free
         self._left: dict[int, Slices] = {}
         if any(map(gt, demand_r, arrangement.find_most_left())) and not self._placement.reserved:
             return
-        if self._only_servers is not None and not self._has_enough((*self._only_servers, *room.gains)):
+        if self._only_servers is not None and not self._has_enough((*self._only_servers, *free.gains)):
             return
         self._scored = ScoredDemand(demand_r, self._fit.build_score(demand_r))
-        self._cursor = room.log_size
+        self._cursor = free.log_size
         scores = self._score_many(arrangement.servers)
         if arrangement.pools:
             self._open_p[arrangement.pools] = np.minimum.reduceat(scores, arrangement.starts) < inf
@@ -214,7 +216,7 @@ class Shape:
 
     def _has_enough(self, servers: Iterable[int]) -> bool:
         """Whether one of a few servers has enough of each resource."""
-        left_rk, demand_r = self._room.left_rk, self._demand_r
+        left_rk, demand_r = self._free.left_rk, self._demand_r
         return any(not any(map(gt, demand_r, left_rk[:, server].tolist())) for server in servers)
 
     @property
@@ -236,14 +238,14 @@ class Shape:
 
     def _get_open(self) -> BoolArray:
         """Return for each pool whether a task of this shape may fit there; False is certain. Shape (P,)."""
-        if self._gains_seen != len(self._room.gains):
+        if self._gains_seen != len(self._free.gains):
             self._follow_gains()
         if self._domains is not None and self._openings_seen != self._domains.openings:
             self._follow_openings(self._domains)
         return self._open_p
 
     def _follow_openings(self, domains: DomainFilter) -> None:
-        """Open all pools again: a domain is open that was closed. What has too little room is found so again.
+        """Open all pools again: a domain is open that was closed. What has too little free capacity is found so again.
 
         Without having been narrowed nothing was closed because of a domain, and no queue was put back either.
         """
@@ -254,8 +256,8 @@ class Shape:
             self._left.clear()
 
     def _follow_gains(self) -> None:
-        """Open the pools again in which a server has gained room since the last time."""
-        since, self._gains_seen = self._gains_seen, len(self._room.gains)
+        """Open the pools again in which a server has gained free capacity since the last time."""
+        since, self._gains_seen = self._gains_seen, len(self._free.gains)
         if self._scores is None:
             self._begin()
             return
@@ -266,7 +268,7 @@ class Shape:
     def find_server(self, pool: int, task: Task) -> int | None:
         """Return the best server of this pool on which a task of this shape fits, or None.
 
-        task: whose draw counts, where only two servers are looked at as long as one of them has room.
+        task: whose draw counts, where only two servers are looked at as long as one of them has free capacity.
         """
         if not self._get_open()[pool]:
             return None
@@ -317,34 +319,34 @@ class Shape:
 
     def _refresh(self) -> FloatArray:
         """Return the scores after all placements so far."""
-        scores, room, arrangement = self._scores, self._room, self._arrangement
+        scores, free, arrangement = self._scores, self._free, self._arrangement
         assert scores is not None, "only a shape with an open pool is asked"
-        start, stop = self._cursor, room.log_size
+        start, stop = self._cursor, free.log_size
         self._cursor = stop
         if stop - start >= len(scores):
             scores[:-1] = self._score_many(arrangement.servers)
         elif stop - start > SINGLE_SCORES:
-            changed = room.log[start:stop]
+            changed = free.log[start:stop]
             if arrangement.is_small:
                 changed = changed[arrangement.position_k[changed] < len(arrangement.servers)]
             scores[arrangement.position_k[changed]] = self._score_many(changed)
         else:
             position_k = arrangement.position_k
-            for server in room.log[start:stop].tolist():
+            for server in free.log[start:stop].tolist():
                 scores[position_k[server]] = self._score_one(server)
         return scores
 
     def _score_many(self, servers: IndexArray) -> FloatArray:
         """Return the scores of servers with these indices; infinity where a task does not fit."""
-        room = self._room
+        free = self._free
         is_whole = servers is self._arrangement.servers and self._arrangement.is_identity
-        left_rn = room.left_rk if is_whole else room.left_rk.take(servers, axis=1)
+        left_rn = free.left_rk if is_whole else free.left_rk.take(servers, axis=1)
         scores = self._scored.score_many(servers, left_rn)
         if self._arrangement.restricted_k is not None:
             np.putmask(scores, self._arrangement.restricted_k[servers], inf)
-        if self._conflicting and room.taken_keys:
+        if self._conflicting and free.taken_keys:
             for n, server in enumerate(servers.tolist()):
-                if not self._conflicting.isdisjoint(room.taken_keys.get(server, ())):
+                if not self._conflicting.isdisjoint(free.taken_keys.get(server, ())):
                     scores[n] = inf
         for server in self._placement.reserved:
             scores[servers == server] = self._score_one(server)
@@ -352,17 +354,17 @@ class Shape:
 
     def _score_one(self, server: int) -> float:
         """Return the score of one server; infinity where a task does not fit."""
-        room = self._room
-        if self._conflicting and not self._conflicting.isdisjoint(room.taken_keys.get(server, ())):
+        free = self._free
+        if self._conflicting and not self._conflicting.isdisjoint(free.taken_keys.get(server, ())):
             return inf
         restricted_k = self._arrangement.restricted_k
         if restricted_k is not None and restricted_k[server]:
             return inf
-        return self._scored.score_one(server, room.get_row_for(self._placement, server))
+        return self._scored.score_one(server, free.get_row_for(self._placement, server))
 
 
 class PinnedShape:
-    """Tasks of one demand that may go to one server: it has room for them or not. See `Shape`.
+    """Tasks of one demand that may go to one server: it has free capacity for them or not. See `Shape`.
 
     server, pool: None when there is no server to which they may go.
     """
@@ -372,11 +374,11 @@ class PinnedShape:
         "_conflicting",
         "_demanded",
         "_domains",
+        "_free",
         "_gains_seen",
         "_is_open",
         "_openings_seen",
         "_placement",
-        "_room",
         "pool",
         "server",
     )
@@ -387,7 +389,7 @@ class PinnedShape:
         server: int | None,
         pool: int | None,
         arrangement: Arrangement,
-        room: Room,
+        free: FreeCapacity,
         domains: DomainFilter | None,
     ) -> None:
         self._domains = domains
@@ -398,8 +400,8 @@ class PinnedShape:
         self._placement = task_class.placement
         self._conflicting = task_class.placement.exclusive_keys.conflicting
         self._demanded = [(r, demand) for r, demand in enumerate(task_class.demand_r) if demand > 0]
-        self._room = room
-        self._gains_seen = len(room.gains)
+        self._free = free
+        self._gains_seen = len(free.gains)
         self._is_open = self._fits()
 
     @property
@@ -410,8 +412,8 @@ class PinnedShape:
     def has_open(self) -> bool:
         """Whether a task of this shape may fit on its server; False is certain."""
         openings = 0 if self._domains is None else self._domains.openings
-        if self._gains_seen != len(self._room.gains) or self._openings_seen != openings:
-            self._gains_seen, self._openings_seen = len(self._room.gains), openings
+        if self._gains_seen != len(self._free.gains) or self._openings_seen != openings:
+            self._gains_seen, self._openings_seen = len(self._free.gains), openings
             self._is_open = self._fits()
         return self._is_open
 
@@ -432,13 +434,13 @@ class PinnedShape:
         return self.server if self._is_open else None
 
     def _fits(self) -> bool:
-        server, room = self.server, self._room
+        server, free = self.server, self._free
         if server is None:
             return False
-        row = room.get_row_for(self._placement, server)
+        row = free.get_row_for(self._placement, server)
         if any(row[r] < demand for r, demand in self._demanded):
             return False
-        if self._conflicting and not self._conflicting.isdisjoint(room.taken_keys.get(server, ())):
+        if self._conflicting and not self._conflicting.isdisjoint(free.taken_keys.get(server, ())):
             return False
         if self._domains is not None and self._domains.closed_k[server]:
             return False

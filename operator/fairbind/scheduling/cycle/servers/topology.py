@@ -113,7 +113,7 @@ class _Rule(ABC):
 
 
 class _Spread(_Rule):
-    """See `SpreadRule`. Servers on which room is reserved for tasks are a part of their own, each a domain."""
+    """See `SpreadRule`. Servers on which capacity is reserved for tasks are a part of their own, each a domain."""
 
     __slots__ = ("_counter", "_least", "_most", "_reserved")
 
@@ -136,7 +136,7 @@ class _Spread(_Rule):
         return self.parts[0].set_all(self._counter.count_d - (self._least or 0) > self._most, without=True)
 
     def _compute_reserved(self) -> BoolArray:
-        """Return which of the servers on which room is reserved for tasks would hold too many with them."""
+        """Return which of the servers on which capacity is reserved for tasks would hold too many with them."""
         closed = []
         for server, tasks in self._reserved:
             count_d = self._counter.count_d.copy()

@@ -1,4 +1,4 @@
-"""Why a class waits: which servers refuse it and for what, and who takes the next room that it could use.
+"""Why a class waits: which servers refuse it and for what, and who takes the next capacity that it could use.
 
 A server that the class may not use counts once, under its reason; one whose topology domain is closed counts once,
 under the first rule that closes it; one whose keys conflict counts once, as a port conflict; any other counts once for
@@ -30,7 +30,7 @@ from fairbind.model import (
 )
 from fairbind.model.servers import BoolArray, FloatArray, IndexArray
 from fairbind.scheduling.cycle.order.task_queues import ClassQueue
-from fairbind.scheduling.cycle.servers.room import Room
+from fairbind.scheduling.cycle.servers.free_capacity import FreeCapacity
 from fairbind.scheduling.cycle.servers.topology import TopologyState
 from fairbind.scheduling.cycle.waits.reaches import EVERY, Reaches, compute_bits, find_pinned
 from fairbind.scheduling.policies.levels import INFINITE_LEVEL, Progress
@@ -73,10 +73,10 @@ class Refusals:
     reaches: of the same servers.
     """
 
-    def __init__(self, snapshot: Snapshot, room: Room, topology: TopologyState) -> None:
+    def __init__(self, snapshot: Snapshot, free: FreeCapacity, topology: TopologyState) -> None:
         self.reaches = Reaches(snapshot.servers)
         self._snapshot = snapshot
-        self._room = room
+        self._free = free
         self._topology = topology
         self._insufficient_r = [Rejection(RejectionKind.INSUFFICIENT, resource) for resource in snapshot.resources]
         self._known: dict[tuple[tuple[int, ...], int, DomainRules | None], Rejections] = {}
@@ -93,16 +93,16 @@ class Refusals:
         return known
 
     def _count_pinned(self, task_class: TaskClass, pin: Pin) -> Rejections:
-        """Return the pin's rejections and why its server has no room; thousands of pins share one answer."""
+        """Return the pin's rejections and why its server has no free capacity; thousands of pins share one answer."""
         placement, server = task_class.placement, find_pinned(pin, self._snapshot.servers)
         if server is None:
             return pin.rejections
         refusal = self._find_closing(task_class.rules, server)
         if refusal is not None:
             return _add_one_each(pin.rejections, (refusal,))
-        if not placement.exclusive_keys.conflicting.isdisjoint(self._room.taken_keys.get(server, ())):
+        if not placement.exclusive_keys.conflicting.isdisjoint(self._free.taken_keys.get(server, ())):
             return _add_one_each(pin.rejections, (PORT_CONFLICT,))
-        row = self._room.get_row_for(placement, server)
+        row = self._free.get_row_for(placement, server)
         asked = zip(self._insufficient_r, task_class.demand_r, row, strict=True)
         lacking = tuple(rejection for rejection, demand, free in asked if demand > max(free, 0))
         return _add_one_each(pin.rejections, lacking)
@@ -140,17 +140,17 @@ class Refusals:
         conflicting = placement.exclusive_keys.conflicting
         if conflicting:
             without_rules = int(np.count_nonzero(clear_k))
-            for server, taken in self._room.taken_keys.items():
+            for server, taken in self._free.taken_keys.items():
                 clear_k[server] &= conflicting.isdisjoint(taken)
             refused[PORT_CONFLICT] += without_rules - int(np.count_nonzero(clear_k))
         return _Clear(dict(+refused), self._find_left(placement, clear_k))
 
     def _find_left(self, placement: Placement, clear_k: BoolArray) -> FloatArray:
         """Return what these servers have left for tasks of a placement, shape (R, n)."""
-        left_rn: FloatArray = self._room.left_rk[:, clear_k]
+        left_rn: FloatArray = self._free.left_rk[:, clear_k]
         for server in placement.reserved:
             if clear_k[server]:
-                row = self._room.get_row_for(placement, server)
+                row = self._free.get_row_for(placement, server)
                 left_rn[:, np.count_nonzero(clear_k[:server])] = np.maximum(row, 0)
         return left_rn
 

@@ -1,7 +1,8 @@
 """The waits of classes that fit nowhere: in their order, and by where their tasks may fit.
 
 From one cycle to the next a few of thousands come and go. One that does costs a search in what is sorted, and a row of
-an array, however many there are. Where a server has room again, one comparison of arrays tells which may fit there.
+an array, however many there are. Where a server has free capacity again, one comparison of arrays tells which may fit
+there.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from fairbind.model import Placement, TaskClass, Until, Wait
 from fairbind.model.servers import FloatArray, IndexArray
 from fairbind.scheduling.cycle.order.task_queues import SortKey, SortRule
-from fairbind.scheduling.cycle.servers.room import Room
+from fairbind.scheduling.cycle.servers.free_capacity import FreeCapacity
 from fairbind.scheduling.cycle.waits.ends import Ends, Usage
 from fairbind.scheduling.cycle.waits.explain import identify_reach
 
@@ -39,7 +40,7 @@ _TenantReach = tuple[str, int, str | None]
 class Remembered:
     """Waits by tenant and sort key, one for a class, which is told by its identity. rule: gives the sort key.
 
-    _index: None: to be made of all when it is asked. _reserved: the classes that may use reserved room.
+    _index: None: to be made of all when it is asked. _reserved: the classes that may use reserved capacity.
     _reaches: for each tenant and reach, what classes ask for, and one that has it. _ends: waits by what else ends them.
     """
 
@@ -120,8 +121,8 @@ class Remembered:
         else:
             self._change_many(added, removed)
 
-    def find_fitting(self, grown: IndexArray, room: Room) -> Iterable[Fitting]:
-        """Return the classes of which a task may fit on one of the servers that have gained room."""
+    def find_fitting(self, grown: IndexArray, free: FreeCapacity) -> Iterable[Fitting]:
+        """Return the classes of which a task may fit on one of the servers that have gained free capacity."""
         if self._reserved:  # whatever is left, which what is reserved is not part of
             yield Fitting(list(self._reserved.values()), is_plain=False)
         if not len(grown):
@@ -131,7 +132,7 @@ class Remembered:
             for wait in self._ordered:
                 if not wait.task_class.placement.reserved:
                     self._index.add(wait)
-        yield from self._index.find_fitting(grown, room)
+        yield from self._index.find_fitting(grown, free)
 
     @property
     def next_time(self) -> float | None:
@@ -220,8 +221,8 @@ class _Count:
 class Fitting(NamedTuple):
     """Classes of which a task may fit somewhere.
 
-    is_plain: whether all are such as may use more than one server and for which nothing but room there can make more of
-    them fit within a cycle. demand_rn: what each asks for, shape (R, n), if it is known.
+    is_plain: whether all are such as may use more than one server and for which nothing but free capacity there can
+    make more of them fit within a cycle. demand_rn: what each asks for, shape (R, n), if it is known.
     """
 
     classes: list[TaskClass]
@@ -237,7 +238,7 @@ class _Demands:
     """What classes with one placement ask for. is_plain: see `Fitting`; of all of them, or of none.
 
     _demand_rn: a column for each, and for more to come, shape (R, n); None: not made yet. float64 is exact, as in
-    `Room`.
+    `FreeCapacity`.
     """
 
     __slots__ = ("_classes", "_demand_rn", "_place_of", "is_plain", "placement")
@@ -321,13 +322,13 @@ class _Index:
             if not pinned:
                 del self._by_pin[pin.server]
 
-    def find_fitting(self, grown: IndexArray, room: Room) -> Iterator[Fitting]:
-        servers, left_nr = grown.tolist(), room.left_rk[:, grown].T.tolist()
+    def find_fitting(self, grown: IndexArray, free: FreeCapacity) -> Iterator[Fitting]:
+        servers, left_nr = grown.tolist(), free.left_rk[:, grown].T.tolist()
         for demands in self._by_placement.values():
             eligible_k = demands.placement.eligible_k
             if len(servers) > MANY_SERVERS:
                 allowed_n = eligible_k[grown]
-                most_r = room.left_rk[:, grown[allowed_n]].max(axis=1).tolist() if allowed_n.any() else None
+                most_r = free.left_rk[:, grown[allowed_n]].max(axis=1).tolist() if allowed_n.any() else None
             else:
                 allowed = [left_r for server, left_r in zip(servers, left_nr, strict=True) if eligible_k[server]]
                 most_r = list(map(max, *allowed)) if len(allowed) > 1 else next(iter(allowed), None)
@@ -350,12 +351,12 @@ def choose_fitting(classes: Iterable[TaskClass], most_r: Sequence[float]) -> lis
 
 
 def is_plain(wait: Wait) -> bool:
-    """Whether nothing but room on a server ends a wait or lets more of its class fit within a cycle."""
-    return wait.is_for_capacity and is_about_room_only(wait.task_class)
+    """Whether nothing but free capacity on a server ends a wait or lets more of its class fit within a cycle."""
+    return wait.is_for_capacity and is_about_capacity_only(wait.task_class)
 
 
-def is_about_room_only(task_class: TaskClass) -> bool:
-    """Whether nothing but room on a server lets more of a class fit within a cycle."""
+def is_about_capacity_only(task_class: TaskClass) -> bool:
+    """Whether nothing but free capacity on a server lets more of a class fit within a cycle."""
     return has_limits_only(task_class) and not task_class.placement.reserved
 
 

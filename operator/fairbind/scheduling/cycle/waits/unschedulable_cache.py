@@ -1,19 +1,20 @@
-"""What fitted nowhere at the end of one cycle, so that the next ones need not look at it until room has grown for it.
+"""What fitted nowhere at the end of one cycle, so that the next ones need not look at it until more is free for it.
 
 A tenant may have thousands of different kinds of pods wait. To find for each, in every cycle, that it still fits
 nowhere, and to explain it again, costs all decisions ten microseconds a kind. From one cycle to the next only a
-few servers gain room: what fitted nowhere can fit there only. A kind that is not looked at keeps its explanation.
+few servers gain free capacity: what fitted nowhere can fit there only. A kind that is not looked at keeps its
+explanation.
 
-Many kinds may fit where servers have room again, and the first of them takes it. Where these servers are few, the
-others are asked about them only, and unless the cycle is to explain, when their tenant comes: what does not fit
+Many kinds may fit where servers have free capacity again, and the first of them takes it. Where these servers are few,
+the others are asked about them only, and unless the cycle is to explain, when their tenant comes: what does not fit
 any more then keeps its explanation, too.
 
 Free capacity ends most waits. A wait says what else may end it (`Wait.until`). The part that learns of such an event
 tells it (`note_event`), and what tenants hold and the time are compared in each cycle.
 
-Nothing of this depends on what becomes of the decisions. Room and keys are compared as they were after them. A kind
-that only rules about what they placed keep from a server is looked at again, whether they were carried out, taken back,
-or have ended meanwhile.
+Nothing of this depends on what becomes of the decisions. Free capacity and keys are compared as they were after them. A
+kind that only rules about what they placed keep from a server is looked at again, whether they were carried out, taken
+back, or have ended meanwhile.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import numpy as np
 from fairbind.model import DomainRules, Domains, Event, LimitRule, ServerTable, Snapshot, TaskClass, Wait
 from fairbind.model.servers import BoolArray, FloatArray, IndexArray
 from fairbind.scheduling.cycle.order.task_queues import SortRule, compute_sort_key
-from fairbind.scheduling.cycle.servers.room import Room
+from fairbind.scheduling.cycle.servers.free_capacity import FreeCapacity
 from fairbind.scheduling.cycle.servers.scored_demands import SINGLE_SCORES
 from fairbind.scheduling.cycle.servers.topology import TopologyState
 from fairbind.scheduling.cycle.waits.deferred import NOTHING_DEFERRED, DeferredClasses
@@ -43,10 +44,10 @@ MANY_CLASSES = 200
 class Recalled(NamedTuple):
     """What fits nowhere, and all others.
 
-    remembered: the draft changes it. deferred: of it, what one of a few servers has room for now, if others do not take
-    it before. others: the other classes. replaced: of these, by identity, those that may go elsewhere than before and
-    fit nowhere either. remembered_waits: of the same, what fitted nowhere, with explanations that hold if it still
-    does, with older counts. only_servers: of the same, what may fit on these servers only.
+    remembered: the draft changes it. deferred: of it, what one of a few servers has free capacity for now, if others do
+    not take it before. others: the other classes. replaced: of these, by identity, those that may go elsewhere than
+    before and fit nowhere either. remembered_waits: of the same, what fitted nowhere, with explanations that hold if it
+    still does, with older counts. only_servers: of the same, what may fit on these servers only.
     """
 
     remembered: Remembered
@@ -121,21 +122,24 @@ class UnschedulableCache:
         self._remembered.change(removed=gone)
         self._others.update((id(task_class), task_class) for task_class in gone)
 
-    def keep(self, snapshot: Snapshot, room: Room, topology: TopologyState, others: Iterable[TaskClass]) -> None:
+    def keep(
+        self, snapshot: Snapshot, free: FreeCapacity, topology: TopologyState, others: Iterable[TaskClass]
+    ) -> None:
         """End a cycle, in which what was recalled was changed to what fits nowhere now.
 
-        room, topology: at its end. others: all classes that are not remembered; those that are may be among them.
+        free, topology: at its end. others: all classes that are not remembered; those that are may be among
+        them.
         """
-        passing = self._find_passing(snapshot.servers, room, topology)
+        passing = self._find_passing(snapshot.servers, free, topology)
         self._seen = snapshot.task_classes
         self._resources, self._names = snapshot.resources, snapshot.servers.names
         self._accepting_k = snapshot.servers.accepting_k
-        self._left_rk, self._taken_keys = room.left_rk, room.taken_keys
+        self._left_rk, self._taken_keys = free.left_rk, free.taken_keys
         remembered = self._remembered
         remembered.change(removed=passing)
         self._others = {id(each): each for each in chain(others, passing) if each not in remembered}
 
-    def _find_passing(self, servers: ServerTable, room: Room, topology: TopologyState) -> list[TaskClass]:
+    def _find_passing(self, servers: ServerTable, free: FreeCapacity, topology: TopologyState) -> list[TaskClass]:
         """Return the remembered classes that only rules about what this cycle placed keep from some server."""
         closed, found = topology.find_newly_closed(), list[TaskClass]()
         most: dict[tuple[int, DomainRules], Sequence[float] | None] = {}
@@ -146,21 +150,21 @@ class UnschedulableCache:
                 continue
             if pin is not None:
                 is_kept = pin.server is not None and bool(closed[rules][pin.server])
-                most_r = room.left_rk[:, pin.server].tolist() if is_kept else None
+                most_r = free.left_rk[:, pin.server].tolist() if is_kept else None
             else:
                 key = id(placement), rules
                 if key not in most:
                     kept_k = closed[rules] & placement.eligible_k & servers.accepting_k
-                    most[key] = room.left_rk[:, kept_k].max(axis=1).tolist() if kept_k.any() else None
+                    most[key] = free.left_rk[:, kept_k].max(axis=1).tolist() if kept_k.any() else None
                 most_r = most[key]
             if most_r is not None and not any(map(gt, task_class.demand_r, most_r)):
                 found.append(task_class)
         return found
 
     def recall(
-        self, snapshot: Snapshot, room: Room, rule: SortRule, *, defers: bool = False, now: float = 0.0
+        self, snapshot: Snapshot, free: FreeCapacity, rule: SortRule, *, defers: bool = False, now: float = 0.0
     ) -> Recalled:
-        """Return what still fits nowhere, and all others. room: before any decision. now: ends waits for a time.
+        """Return what still fits nowhere, and all others. free: before any decision. now: ends waits for time.
 
         Where no `keep` follows, the next cycle looks at everything.
         defers: whether what may fit on few servers is deferred where it can be.
@@ -176,13 +180,13 @@ class UnschedulableCache:
         waited_for_capacity = [each for each in removed if remembered[each].is_for_capacity]
         remembered.change(removed=removed)
         others.update((id(each), each) for each in changes.added)
-        grown = self._find_grown(snapshot.servers, room)
-        replaced = set(_find_still_stuck(changes.added, waited_for_capacity, snapshot.servers, grown, room))
-        parts = list(remembered.find_fitting(grown, room))
+        grown = self._find_grown(snapshot.servers, free)
+        replaced = set(_find_still_stuck(changes.added, waited_for_capacity, snapshot.servers, grown, free))
+        parts = list(remembered.find_fitting(grown, free))
         servers = grown.tolist() if len(grown) <= SINGLE_SCORES else []
         defers = defers and bool(servers)
         deferred = (
-            DeferredClasses([part for part in parts if part.is_plain], servers, room) if defers else NOTHING_DEFERRED
+            DeferredClasses([part for part in parts if part.is_plain], servers, free) if defers else NOTHING_DEFERRED
         )
         ended = remembered.find_ended(events, _Usage(snapshot), now)
         fitting = [each for part in parts if not (part.is_plain and defers) for each in part.classes]
@@ -198,11 +202,11 @@ class UnschedulableCache:
         is_same = snapshot.servers.names == self._names and snapshot.resources == self._resources
         return is_same and rule is self._remembered.rule
 
-    def _find_grown(self, servers: ServerTable, room: Room) -> IndexArray:
+    def _find_grown(self, servers: ServerTable, free: FreeCapacity) -> IndexArray:
         """Return the servers on which something may fit that did not."""
-        grown_k = (room.left_rk > self._left_rk).any(axis=0) | ~self._accepting_k
+        grown_k = (free.left_rk > self._left_rk).any(axis=0) | ~self._accepting_k
         for server, keys in self._taken_keys.items():
-            if not keys <= room.taken_keys.get(server, frozenset()):
+            if not keys <= free.taken_keys.get(server, frozenset()):
                 grown_k[server] = True
         return np.flatnonzero(grown_k & servers.accepting_k)
 
@@ -226,7 +230,11 @@ class _Usage:
 
 
 def _find_still_stuck(
-    added: Iterable[TaskClass], removed: Iterable[TaskClass], servers: ServerTable, grown: IndexArray, room: Room
+    added: Iterable[TaskClass],
+    removed: Iterable[TaskClass],
+    servers: ServerTable,
+    grown: IndexArray,
+    free: FreeCapacity,
 ) -> Iterator[int]:
     """Yield those that were added, by identity, that fit nowhere: neither did the class in whose place they stand.
 
@@ -239,7 +247,7 @@ def _find_still_stuck(
             opened_k = ~former.placement.eligible_k | _find_unlimited(task_class)
             opened_k[grown] = True
             opened_k &= task_class.placement.eligible_k & servers.accepting_k
-            most_r = room.left_rk[:, opened_k].max(axis=1, initial=-1.0)
+            most_r = free.left_rk[:, opened_k].max(axis=1, initial=-1.0)
             if any(map(gt, task_class.demand_r, most_r.tolist())):
                 yield id(task_class)
 
@@ -264,7 +272,8 @@ def _list_limited(task_class: TaskClass) -> list[tuple[Domains, int]]:
 def _is_elsewhere_only(before: TaskClass, after: TaskClass) -> bool:
     """Whether a class differs from one with the same tasks in where it may go, and in nothing else that matters here.
 
-    Most rules about domains, pins and reserved room close servers in other ways, so classes with them are looked at.
+    Most rules about domains, pins and reserved capacity close servers in other ways, so classes with them are looked
+    at.
     """
     if not (has_limits_only(before) and has_limits_only(after)):
         return False

@@ -1,7 +1,8 @@
-"""The books of a cluster: every pod, where it stands, and what follows from that for nodes, tenants and queues.
+"""The state of a cluster: every pod, where it stands, and what follows from that for nodes, tenants and queues.
 
 `ClusterCache` brings changes, `SnapshotBuilder` makes snapshots, and `Queries` answers questions; all three share one
-`Books`. Every change moves one pod from one position to another, so that no sequence of events can count a pod twice.
+`ClusterState`. Every change moves one pod from one position to another, so that no sequence of events can count a pod
+twice.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ SELECTED_LOOKS = 2
 """So many times as many pods are looked at, of which some go over together."""
 
 
-class Books:
+class ClusterState:
     """See the module.
 
     gated_scheduler: the other scheduler whose pods are rationed; None: there is none. asking: schedulers that ask whose
@@ -55,9 +56,9 @@ class Books:
     pods by UID. by_namespace: their UIDs. queues: who waits, by class. queues_by_tenant: the same. waiting_constraints:
     how many queues have which. queues_about_volumes: how many bring volumes that are counted, or want some.
     changed_queues: those that changed since the last snapshot. usage: by tenant. wanted: pods that hold or may be
-    placed, the latter as of the last snapshot. nominations: room that is reserved for pods that wait. forecast: where
-    pods on their way will be. running: pod by pod. above: see `growths`. eligibility, anti_affinity, topology: the
-    filters. rotation: whose pod terms are looked at.
+    placed, the latter as of the last snapshot. nominations: free capacity that is reserved for pods that wait.
+    forecast: where pods on their way will be. running: pod by pod. above: see `growths`. eligibility, anti_affinity,
+    topology: the filters. rotation: whose pod terms are looked at.
     volumes, devices: those of pods. to_select: pods that wait and that other terms may select than their queue says, in
     the order in which they are looked at. images: those of pods and nodes. to_image: queues of which other images may
     count, in such an order. servers: the nodes.
@@ -116,7 +117,7 @@ class Books:
         return entry is not None and isinstance(entry.position, Bound) and entry.facts.namespace == namespace
 
     def add_entry(self, facts: PodFacts) -> PodEntry:
-        """Take a pod that is not in the books yet; `move` counts it."""
+        """Take a pod that is not in the state yet; `move` counts it."""
         entry = self.entries[facts.uid] = PodEntry(facts)
         self.by_namespace.setdefault(facts.namespace, set()).add(facts.uid)
         if facts.claims:
@@ -150,7 +151,7 @@ class Books:
             self.own_nominated.discard(facts.uid)
 
     def remove_entry(self, uid: str) -> bool:
-        """Take a pod out of all books; False when it was in none, or counted nowhere."""
+        """Take a pod out of the state; False when it was not there, or counted nowhere."""
         self.own_nominated.discard(uid)
         self.gated.pop(uid, None)
         self.forecast.forget(uid)
@@ -180,7 +181,7 @@ class Books:
         return entry.position is not None
 
     def move(self, entry: PodEntry) -> bool:
-        """Bring a pod's books up to date; False when it stays where it is."""
+        """Bring a pod's state up to date; False when it stays where it is."""
         now = self._locate(entry)
         self._note_pod_terms(entry.facts.uid, entry.position, now)
         asked, asked_before = get_asked(now), get_asked(entry.position)
@@ -346,7 +347,7 @@ class Books:
         self._resolve_nominations()
 
     def move_all(self, uids: Iterable[str]) -> None:
-        """Bring the books of these pods up to date."""
+        """Bring the state of these pods up to date."""
         for uid in uids:
             self.move(self.entries[uid])
 

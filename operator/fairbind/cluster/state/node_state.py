@@ -1,7 +1,7 @@
-"""A node's book, and what it comes to along the axes.
+"""A node's state, and what it comes to along the axes.
 
 A node's capacity for tenants is its allocatable minus what belongs to no tenant (system pods); what tenants' pods hold,
-and what is reserved for pods that are not bound yet, comes off what is free. The books are dicts of Python integers,
+and what is reserved for pods that are not bound yet, comes off what is free. These are dicts of Python integers,
 changed pod by pod. Rows of arrays are made of them.
 """
 
@@ -38,8 +38,8 @@ def add_amounts(total: dict[str, int], amounts: Iterable[tuple[str, int]], sign:
 
 
 @dataclass(slots=True)
-class ServerBook:
-    """One node's book. node: None when only pods told us of it. system, held: base units. ports: keys by pod.
+class NodeState:
+    """One node's state. node: None when only pods told us of it. system, held: base units. ports: keys by pod.
 
     Mappings and sets are replaced and never written to.
     system_ports: the uids of those of them that are system pods. reserved: for pods that are not bound yet.
@@ -120,42 +120,42 @@ def compute_vector(amounts: Amounts, axes: Axes) -> tuple[int, ...]:
     return tuple(vector)
 
 
-def compute_rows(books: Sequence[ServerBook], axes: Axes) -> Rows:
-    """Return the rows of nodes. A node costs what is in its book, however many axes there are."""
+def compute_rows(states: Sequence[NodeState], axes: Axes) -> Rows:
+    """Return the rows of nodes. A node costs what is in its state, however many axes there are."""
     number, width = number_axes(axes), len(axes)
     places, capacities, frees = list[int](), list[int](), list[int]()
-    for n, book in enumerate(books):
+    for n, state in enumerate(states):
         own: dict[int, int] = {}
-        if book.node is not None:
-            _add_by_axis(own, book.node.allocatable, 1, number)
-        _add_by_axis(own, book.system.items(), -1, number)
+        if state.node is not None:
+            _add_by_axis(own, state.node.allocatable, 1, number)
+        _add_by_axis(own, state.system.items(), -1, number)
         free = own.copy()
-        _add_by_axis(free, book.held.items(), -1, number)
-        _add_by_axis(free, book.reserved.items(), -1, number)
+        _add_by_axis(free, state.held.items(), -1, number)
+        _add_by_axis(free, state.reserved.items(), -1, number)
         for r, amount in free.items():
             places.append(n * width + r)
             capacities.append(min(max(own.get(r, 0), 0), MAX_AMOUNT))
             frees.append(max(amount, -MAX_AMOUNT))
-    rows, where = _make_empty_rows(len(books), width), np.array(places, dtype=np.intp)
+    rows, where = _make_empty_rows(len(states), width), np.array(places, dtype=np.intp)
     rows.capacity_nr.put(where, capacities)
     rows.free_nr.put(where, frees)
-    for n, book in enumerate(books):
-        for resource in number.keys() & book.devices.keys():
-            r, amount = number[resource], book.find_devices(resource)
+    for n, state in enumerate(states):
+        for resource in number.keys() & state.devices.keys():
+            r, amount = number[resource], state.find_devices(resource)
             rows.capacity_nr[n, r] = min(int(rows.capacity_nr[n, r]) + amount, MAX_AMOUNT)
             if are_attach_slots(resource):
-                rows.free_nr[n, r] = max(amount - book.claimed.get(resource, 0), -MAX_AMOUNT)
+                rows.free_nr[n, r] = max(amount - state.claimed.get(resource, 0), -MAX_AMOUNT)
     return rows
 
 
-def sum_held(books: Iterable[ServerBook], axes: Axes) -> list[int]:
+def sum_held(states: Iterable[NodeState], axes: Axes) -> list[int]:
     """Return what tenants' pods hold on some nodes, and of each node no more than it has, length R."""
     total, number = [0] * len(axes), number_axes(axes)
-    for book in books:
-        (capacity_r,), _ = compute_rows([book], axes)
+    for state in states:
+        (capacity_r,), _ = compute_rows([state], axes)
         held: dict[int, int] = {}
-        _add_by_axis(held, book.held.items(), 1, number)
-        _add_by_axis(held, book.claimed.items(), 1, number)
+        _add_by_axis(held, state.held.items(), 1, number)
+        _add_by_axis(held, state.claimed.items(), 1, number)
         for r, amount in held.items():
             total[r] += min(amount, int(capacity_r[r]))
     return total

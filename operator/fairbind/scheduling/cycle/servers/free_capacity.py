@@ -1,4 +1,4 @@
-"""The room on the servers in one draft: what is left, which keys are taken, and what changed since when.
+"""The capacity on the servers in one draft: what is left, which keys are taken, and what changed since when.
 
 What is left is kept twice. For single servers as lists of Python integers: these are the account. For questions about
 many servers as an array, one row a resource, so that a comparison runs along memory. The array is float64, which holds
@@ -6,7 +6,7 @@ every amount up to MAX_AMOUNT exactly and saves a conversion in each score; an o
 
 Who caches something about servers remembers a position in the log and catches up with `log[position:log_size]`. Who
 closes something, because nothing fits there, also remembers how long `gains` was: a server that comes later in it has
-gained room, or is eligible again, and may end what was closed.
+gained free capacity, or is eligible again, and may end what was closed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def compute_left(free_kr: IntArray) -> FloatArray:
     return np.maximum(free_kr.T, 0).astype(np.float64, order="C")
 
 
-class Room:
+class FreeCapacity:
     """What is left on each server, in server index order.
 
     left_rk: base units, never below zero, exact, shape (R, K). free_kr: what was free at the beginning, shape (K, R).
@@ -109,7 +109,7 @@ class Room:
         return self.log_size, len(self.gains)
 
     def list_gains(self, mark: tuple[int, int]) -> list[int]:
-        """Return the servers that have gained room since a mark, in that order."""
+        """Return the servers that have gained free capacity since a mark, in that order."""
         return self.gains[mark[1] :]
 
     def rewind(self, mark: tuple[int, int]) -> None:
