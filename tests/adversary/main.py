@@ -18,7 +18,7 @@ import yaml
 
 from adversary.attacks import ATTACKS, Attack, Repeater, ordinary_pods, remove_all
 from adversary.report import renew, write_page
-from adversary.stage import Memory, Size, Stage
+from adversary.stage import ALONE, Memory, Size, Stage
 from adversary.thefts import THEFTS, Theft, clean_up
 from e2e.api import ApiError
 from e2e.modes import BIND, MODES
@@ -47,7 +47,8 @@ SMALL = Size(nodes=200, tenants=20, probes=25, rounds=2, scale=0.1)
 class Outcome:
     """What became of an attack or a theft. without, during: p99 in seconds from creation to binding of a quiet tenant.
 
-    ordinary: the same beside as many harmless pods as the attack has that wait, where that is measured.
+    ordinary: the same beside as many harmless pods as the attack has that wait, where that is measured. alone,
+    alone_during: without and during, of pods that kube-scheduler places without fairbind, where that is measured.
     pause: the longest time between two renewals of the lease. memory: the most that the operator had, in MiB.
     """
 
@@ -56,6 +57,8 @@ class Outcome:
     without: float | None = None
     during: float | None = None
     ordinary: float | None = None
+    alone: float | None = None
+    alone_during: float | None = None
     pause: float | None = None
     memory: float | None = None
     figures: dict[str, Any] = field(default_factory=dict)
@@ -183,11 +186,15 @@ def try_attack(stage: Stage, attack: Attack, bearable: float) -> Outcome:
             with attack.apply(stage) as repeated, Repeater(repeated, REPEAT_SECONDS) as repeater:
                 stage.time_probe()
                 outcome.during = stage.measure()
+                if stage.mode != BIND and outcome.during > max(bearable, MOST_TIMES_LONGER * before):
+                    outcome.alone_during = stage.measure(ALONE)
                 if reader is not None:
                     outcome.found += find_refused_scrapes(stage, reader, outcome)
             outcome.figures |= {"repeated": repeater.done, "refused": repeater.failed}
             is_bearable = outcome.during <= bearable  # then it matters little how long it takes without
             outcome.without = before if is_bearable else max(before, stage.measure())
+            if outcome.alone_during is not None:
+                outcome.alone = stage.measure(ALONE)
             measure_ordinary(stage, attack, outcome, bearable)
         except (ApiError, AssertionError) as error:
             note_error(outcome, error)
@@ -225,8 +232,10 @@ def find_broken(outcome: Outcome, bearable: float = 0.0) -> list[str]:
     found = []
     if outcome.during is not None and outcome.without is not None:
         ratio = outcome.during / max(outcome.without, outcome.ordinary or 0.0)
-        if ratio > MOST_TIMES_LONGER and outcome.during > bearable:
+        alone = outcome.alone_during / outcome.alone if outcome.alone_during and outcome.alone else 1.0
+        if ratio > MOST_TIMES_LONGER * max(alone, 1.0) and outcome.during > bearable:
             beside = " as beside ordinary pods" if outcome.ordinary else ""
+            beside += f", and {alone:.1f} times without fairbind" if outcome.alone else ""
             found.append(f"the quiet tenant's p99 is {ratio:.1f} times as long{beside}")
     if outcome.pause is not None and outcome.pause > LEASE_SECONDS:
         found.append(f"the lease was not renewed for {outcome.pause:.1f} s")
@@ -279,6 +288,8 @@ def describe(outcome: Outcome) -> str:
     if outcome.during is not None and outcome.without is not None:
         times = f"p99 {outcome.without * 1000:.0f} ms without, {outcome.during * 1000:.0f} ms with"
         times += f", {outcome.ordinary * 1000:.0f} ms beside ordinary pods" if outcome.ordinary else ""
+        if outcome.alone_during is not None and outcome.alone is not None:
+            times += f", kube-scheduler alone {outcome.alone * 1000:.0f} and {outcome.alone_during * 1000:.0f} ms"
         parts = [times, f"longest pause {outcome.pause} s", f"{outcome.memory} MiB", *parts]
     verdict = "; ".join(outcome.found) if outcome.found else "held"
     return f"{outcome.row:6} {outcome.name}: {verdict} ({', '.join(parts)}; {outcome.seconds:.0f} s)"

@@ -78,6 +78,9 @@ def make_table(lines: list[Line]) -> str:
         times = [f"{line[name] * 1000:.0f}" if line[name] is not None else "" for name in ("without", "during")]
         ordinary = line.get("ordinary")
         times[0] += f"; {ordinary * 1000:.0f} beside ordinary pods" if ordinary else ""
+        if line.get("alone") and line.get("alone_during"):
+            for place, name in enumerate(("alone", "alone_during")):
+                times[place] += f"; {line[name] * 1000:.0f} of kube-scheduler alone"
         rest = [f"{line[name]:.1f}" if line[name] is not None else "" for name in ("pause", "memory")]
         figures = (
             ", ".join(f"{name} {value}" for name, value in line["figures"].items()) if line["row"] == "theft" else ""

@@ -61,6 +61,12 @@ def test_each_of_the_texts_selects_something(mode: str, only: str) -> None:
         (Outcome("1", "x", without=0.1, during=0.25, pause=3.0, memory=200.0), "2.5 times as long"),
         (Outcome("1", "x", without=0.1, during=0.5, ordinary=0.3, pause=3.0), None),
         (Outcome("1", "x", without=0.1, during=0.7, ordinary=0.3, pause=3.0), "2.3 times as long as beside ordinary"),
+        (Outcome("1", "x", without=0.1, during=0.3, alone=0.01, alone_during=0.02, pause=3.0), None),
+        (
+            Outcome("1", "x", without=0.1, during=0.5, alone=0.01, alone_during=0.02, pause=3.0),
+            "5.0 times as long, and 2.0 times without fairbind",
+        ),
+        (Outcome("1", "x", without=0.1, during=0.21, alone=0.02, alone_during=0.01, pause=3.0), "2.1 times as long"),
         (Outcome("1", "x", without=0.1, during=0.1, pause=11.0, memory=200.0), "not renewed for 11.0 s"),
         (Outcome("1", "x", without=0.1, during=0.1, pause=3.0, memory=900.0), "took 900 MiB"),
     ],
