@@ -146,6 +146,7 @@ def run(size: Size, arguments: argparse.Namespace, output: Path) -> list[Outcome
             note(try_theft(stage, theft))
         if attacks:
             stage.fill()
+            stage.settle()
         for attack in attacks:
             note(try_attack(stage, attack, bearable))
     return outcomes

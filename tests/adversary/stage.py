@@ -197,6 +197,12 @@ class Stage:
         self.plane.wait_nodes_ready(timeout_seconds=900.0)
         call_many(crowd, lambda name: self.make_pods(name, [make_pod(PROBE)]))
 
+    def settle(self) -> None:
+        """Wait until no pod waits, so that none of the other tenants' stands before the first that is timed."""
+        self.start_operator()
+        waiting = functools.partial(self.api.items, "/api/v1/pods", fieldSelector="spec.nodeName=", limit=1)
+        wait_for(lambda: not waiting(), 900.0, lambda: f"all pods to be bound: {waiting()}"[:300], pause=1.0)
+
     def make_namespaces(self, tenant: str) -> tuple[str, str]:
         """Make a Tenant with two namespaces: whose pods wait their turn, and where the chart lets pods name a node."""
         waiting, placed = tenant, tenant + PLACED_SUFFIX
@@ -233,7 +239,7 @@ class Stage:
         return not self.api.items(path, limit=1)
 
     def time_probe(self, namespace: str = QUIET) -> float:
-        """Return how many seconds a pod takes from its creation to its binding. namespace: as a rule the quiet tenant's.
+        """Return how many seconds a pod takes until it is bound. namespace: as a rule the quiet tenant's.
 
         In `ALONE` kube-scheduler places it, and fairbind has no say.
         """
