@@ -225,9 +225,14 @@ def main() -> int:
         *((case, "exponential", seed, "Off") for case in cases for seed in range(min(arguments.seeds, 3))),
     ]
     head = {"versions": describe_versions()["fairbind"]}
-    with ProcessPoolExecutor(arguments.processes) as pool:
-        lines = list(pool.map(measure, *zip(*jobs, strict=True)))
-    arguments.output.write_text("".join(json.dumps(line) + "\n" for line in [head, *lines]), encoding="utf-8")
+    lines: list[Json] = []
+    with ProcessPoolExecutor(arguments.processes) as pool, arguments.output.open("w", encoding="utf-8") as file:
+        file.write(json.dumps(head) + "\n")
+        for line in pool.map(measure, *zip(*jobs, strict=True)):
+            lines.append(line)
+            file.write(json.dumps(line) + "\n")
+            if len(lines) % 20 == 0:
+                print(f"{len(lines)} of {len(jobs)} runs", file=sys.stderr, flush=True)
     rows = summarise(lines)
     arguments.page.write_text(format_page(head, rows), encoding="utf-8")
     print(format_page(head, rows))
