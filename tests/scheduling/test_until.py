@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import cycle as repeat
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,9 +24,14 @@ from fairbind.model import (
     TimeReached,
     Until,
     UsageBelow,
+    Wait,
 )
 from fairbind.scheduling import UnschedulableCache, run_cycle
+from fairbind.scheduling.cycle import cycle
 from fairbind.scheduling.cycle.order import task_queues
+from fairbind.scheduling.cycle.waits.explain import explain_waits
+from scheduling.test_reservations import World as Reserving
+from scheduling.test_reservations import fill
 from scheduling.worlds import build_class, build_placement, build_servers, build_snapshot
 
 FULL = build_servers({"x": (4, 4), "y": (4, 4)}, free={"x": (0, 0), "y": (0, 0)})
@@ -104,11 +111,43 @@ def test_usage_that_falls_ends_the_waits_for_it(change: Callable[[World], None])
 
 def test_a_time_ends_the_waits_for_it() -> None:
     world = World(TimeReached(60.0))
-    assert world.memory.next_time == 60.0
+    assert world.decide(now=45.0).again_in == 15.0
     assert world.look(now=59.9) == []
 
     assert world.look(now=60.0) == [CLASSES[0]]
-    assert world.memory.next_time is None
+    assert world.decide(now=60.0).again_in is None
+
+
+def add_times(monkeypatch: pytest.MonkeyPatch, *times: float) -> None:
+    """Let these times, in turn, end the waits that cycles explain, beside free capacity."""
+
+    def explain(**parts: Any) -> list[Wait]:
+        waits = zip(explain_waits(**parts), repeat(times), strict=False)
+        return [replace(wait, until=(*FREE_CAPACITY, TimeReached(time))) for wait, time in waits]
+
+    monkeypatch.setattr(cycle, "explain_waits", explain)
+
+
+@pytest.mark.parametrize("memory", [None, UnschedulableCache()])
+def test_a_cycle_says_how_long_the_first_time_that_ends_a_wait_is_away(
+    monkeypatch: pytest.MonkeyPatch, memory: UnschedulableCache | None
+) -> None:
+    """Of all waits that it reports, whether they are remembered or not; what is past ends none."""
+    add_times(monkeypatch, 20.0, 90.0, 60.0)
+    report = run_cycle(build_snapshot(FULL, CLASSES, tenants=[BUSY]), PolicySettings(), 25.0, unschedulable=memory)
+    assert report.again_in == 35.0
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(0.5, 0.5), (5.0, 0.75)])
+def test_what_comes_first_of_a_time_and_a_look_at_reservations_counts(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, expected: float
+) -> None:
+    cluster = Reserving({"a": 8, "b": 8})
+    fill(cluster)
+    assert cluster.decide(1.0).again_in is None
+
+    add_times(monkeypatch, cluster.now + 0.25 + seconds)
+    assert cluster.decide(0.25).again_in == expected
 
 
 @pytest.mark.parametrize("until", [*EVENTS, *OTHERS])
@@ -152,5 +191,17 @@ def test_a_class_that_goes_waits_for_nothing() -> None:
     snapshot = replace(world.build(), task_classes=tuple(CLASSES[1:]))
     run_cycle(snapshot, PolicySettings(), 0.0, unschedulable=world.memory)
 
-    assert world.memory.next_time is None
-    assert not world.memory._remembered._ends._by_value
+    ends = world.memory._remembered._ends
+    assert not ends._by_value
+    assert not ends._times
+    assert not ends._usages
+
+
+def test_where_nothing_is_remembered_no_event_is() -> None:
+    """Else a cluster in which few wait would gather events for ever."""
+    memory = UnschedulableCache()
+    for event in EVENTS:
+        memory.note_event(event)
+    memory.forget()
+
+    assert not memory._events

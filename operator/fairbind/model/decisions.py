@@ -82,7 +82,7 @@ class CycleReport:
     weighted_shares: after the bindings, by tenant, sorted by name. is_rationed: whether tasks that fit were passed
     over, because their tenants may not have more of them decided now. reserved: what was reserved while it decided.
     reopens: whether some of that has come free for others since, so that another cycle may decide more. again_in: after
-    so many seconds another cycle may reserve more, though nothing changes; None: it would not.
+    so many seconds another cycle may decide or reserve more, though nothing changes; None: it would not.
     """
 
     now: float

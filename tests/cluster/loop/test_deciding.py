@@ -10,8 +10,9 @@ from cluster.builders import Cluster, make_node, make_pod
 from fairbind.cluster.loop import deciding, rounds
 from fairbind.cluster.loop.deciding import Decider
 from fairbind.cluster.loop.pacing_events import RunCycle
-from fairbind.model import Wait
+from fairbind.model import FREE_CAPACITY, Event, PolicySettings, Wait
 from fairbind.scheduling import MANY_CLASSES
+from scheduling.test_until import EVENTS, World
 
 
 def apart(app: str) -> dict[str, Any]:
@@ -105,3 +106,17 @@ def test_where_few_classes_wait_explanations_are_those_of_now_unless_nobody_read
         return wait
 
     assert (explain() is explain()) is not explains
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_an_event_that_is_told_ends_the_waits_for_it(event: Event) -> None:
+    decider, world = Decider(explains=False), World(event)
+    decider._unschedulable = world.memory
+
+    def decide() -> list[Wait]:
+        report = decider.decide(world.build(), PolicySettings(), 0.0, RunCycle(256, explains=False))
+        return [wait for wait in report.waits if wait.until != FREE_CAPACITY]
+
+    assert len(decide()) == 1
+    decider.note_event(event)
+    assert decide() == []

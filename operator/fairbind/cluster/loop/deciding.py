@@ -11,7 +11,7 @@ from operator import attrgetter
 
 from fairbind.cluster.loop.pacing_events import RunCycle
 from fairbind.cluster.loop.rounds import MAX_EXPLAINED, is_recalling
-from fairbind.model import CycleReport, PolicySettings, RunningTask, Snapshot
+from fairbind.model import CycleReport, Event, PolicySettings, RunningTask, Snapshot
 from fairbind.scheduling import CycleState, Policy, UnschedulableCache, run_cycle
 from fairbind.scheduling.cycle.reservations.reservations import Reservations
 
@@ -35,6 +35,10 @@ class Decider:
         self._unschedulable = UnschedulableCache()
         self._state = CycleState()
         self.reservations = Reservations(find_start)
+
+    def note_event(self, event: Event) -> None:
+        """Have the next cycle look at the classes whose wait this ends."""
+        self._unschedulable.note_event(event)
 
     def decide(
         self,

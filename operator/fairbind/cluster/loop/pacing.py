@@ -20,6 +20,8 @@ The rules:
 * **Explanations.** Where many classes wait, cycles recall what fitted nowhere. All classes are looked at and explained
   again within `EXPLAIN_SECONDS`, or later when they are very many, and once more after the last change: in parts of
   `MAX_EXPLAINED`, one cycle after the other, so that none of these takes long.
+* **Times.** A cycle says after how long another one may decide or reserve more, though nothing changes: when the first
+  time comes that ends a wait, for example (`Decided.again_in`). Another one runs then; the last cycle's word counts.
 * **Failed bindings.** A binding that was not sent gives its capacity back, and its pod waits on as before. After any
   other failure the pod is postponed for 1 to 10 seconds, twice as long each time until it is bound.
 * **Claims.** A binding that waits for the claims of its pod leaves its place to others until they are bound.
@@ -299,7 +301,7 @@ class Pacing:
     def _begin_bindings(self, event: Decided, now: float) -> Sequence[Instruction]:
         self._is_complete = event.complete
         self._rounds.note_classes(event.classes)
-        self._rounds.review_at(inf if event.again_in is None else now + event.again_in)
+        self._rounds.decide_again_at(inf if event.again_in is None else now + event.again_in)
         self._place_waits.note_rationed(is_rationed=event.is_rationed)
         instructions: list[Instruction] = []
         for plan in event.plans:

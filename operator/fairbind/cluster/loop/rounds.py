@@ -1,6 +1,6 @@
 """When cycles explain all waiting classes again, and when there is a cycle though nothing has changed.
 
-That is to look at other classes of a tenant that has very many, and at what must be reserved.
+That is to look at other classes of a tenant that has very many, what must be reserved, and waits that a time ends.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Rounds:
         self._explain_wake_at = inf
         self._others_at = -inf
         self._others_wake_at = inf
-        self._review_wake_at = inf
+        self._again_wake_at = inf
 
     @property
     def wake_at(self) -> float:
         """When a cycle is due for its sake alone."""
-        return min(self._explain_wake_at, self._others_wake_at, self._review_wake_at)
+        return min(self._explain_wake_at, self._others_wake_at, self._again_wake_at)
 
     def take_due(self, now: float) -> bool:
         """Tell whether a cycle is due for its sake alone, and forget that it was."""
@@ -47,8 +47,8 @@ class Rounds:
             self._explain_wake_at = inf
         if now >= self._others_wake_at:
             self._others_wake_at = inf
-        if now >= self._review_wake_at:
-            self._review_wake_at = inf
+        if now >= self._again_wake_at:
+            self._again_wake_at = inf
         return is_due
 
     def begin_cycle(self, now: float) -> tuple[bool, bool]:
@@ -64,9 +64,9 @@ class Rounds:
         """Let a cycle look at others, not before this time."""
         self._others_at = self._others_wake_at = time
 
-    def review_at(self, time: float) -> None:
-        """Let a cycle look at what is reserved at this time; infinite: none must."""
-        self._review_wake_at = time
+    def decide_again_at(self, time: float) -> None:
+        """Let a cycle run at this time, though nothing changes; infinite: none must."""
+        self._again_wake_at = time
 
     def note_classes(self, classes: int) -> None:
         """Say when the next part is explained: now and then, and each once more after the last change."""

@@ -130,7 +130,17 @@ class _Cycle:
         draft.end()
         found, shares = self._explain(complete=complete), self._compute_shares()
         waits = self._remember(found)
-        report = CycleReport(now, draft.policy.id, plan_each(bindings), waits, shares, complete, is_rationed)
+        next_time = draft.remembered.find_next_time(found, now)
+        report = CycleReport(
+            now,
+            draft.policy.id,
+            plan_each(bindings),
+            waits,
+            shares,
+            complete,
+            is_rationed,
+            again_in=None if next_time is None else next_time - now,
+        )
         return report if reservations is None else self._reserve(report, reservations, settings)
 
     def _reserve(self, report: CycleReport, reservations: Reservations, settings: ReservationSettings) -> CycleReport:
@@ -138,10 +148,11 @@ class _Cycle:
         draft, names, reserved = self.draft, self.snapshot.servers.names, tuple(reservations.list_all())
         placed = [(choice.queue.task_class, names[choice.server]) for choice in draft.choices] if reserved else ()
         reservations.note_placed(placed, report.now)
-        again_in = None
+        again_in = report.again_in
         if report.complete and draft.policy.is_fair and settings.is_on:
             end = CycleEnd(self.snapshot, draft.free, draft.topology, draft.measure, draft.progress_of)
-            again_in = reservations.review(end, report.waits, settings, report.now)
+            pause = reservations.review(end, report.waits, settings, report.now)
+            again_in = min((each for each in (again_in, pause) if each is not None), default=None)
         reopens = reservations.count_ended(reserved) > 0
         waits = reservations.tell(report.waits, report.now)
         if not reserved and waits is report.waits and again_in is None:

@@ -46,9 +46,9 @@ class Ends:
                     self._times.remove(until)
 
     @property
-    def next_time(self) -> float | None:
-        """The first time for which a class waits, or None."""
-        return min((until.time for until in self._times), default=None)
+    def times(self) -> Iterable[TimeReached]:
+        """The times for which classes wait."""
+        return self._times
 
     def find_ended(self, events: Iterable[Until], usage: Usage, now: float) -> Collection[TaskClass]:
         """Return the classes whose wait may have ended, each once. events: what was told."""

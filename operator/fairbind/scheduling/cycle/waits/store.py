@@ -10,12 +10,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from operator import gt, itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
-from fairbind.model import Placement, TaskClass, Until, Wait
+from fairbind.model import Placement, TaskClass, TimeReached, Until, Wait
 from fairbind.model.servers import FloatArray, IndexArray
 from fairbind.scheduling.cycle.order.task_queues import SortKey, SortRule
 from fairbind.scheduling.cycle.servers.free_capacity import FreeCapacity
@@ -134,10 +135,11 @@ class Remembered:
                     self._index.add(wait)
         yield from self._index.find_fitting(grown, free)
 
-    @property
-    def next_time(self) -> float | None:
-        """The first time for which a class waits, or None."""
-        return self._ends.next_time
+    def find_next_time(self, others: Iterable[Wait], now: float) -> float | None:
+        """Return the first time after now that ends one of these waits or of others; None: none does."""
+        untils: Iterable[Until] = chain(self._ends.times, *(wait.until for wait in others))
+        times = (until.time for until in untils if isinstance(until, TimeReached))
+        return min((time for time in times if time > now), default=None)
 
     def find_ended(self, events: Iterable[Until], usage: Usage, now: float) -> Collection[TaskClass]:
         """Return the classes whose wait may have ended otherwise than by free capacity. See `Ends`."""

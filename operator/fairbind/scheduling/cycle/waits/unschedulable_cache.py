@@ -10,7 +10,8 @@ the others are asked about them only, and unless the cycle is to explain, when t
 any more then keeps its explanation, too.
 
 Free capacity ends most waits. A wait says what else may end it (`Wait.until`). The part that learns of such an event
-tells it (`note_event`), and what tenants hold and the time are compared in each cycle.
+tells it (`note_event`), and what tenants hold and the time are compared in each cycle. The report says when the first
+time comes for which a class waits (`CycleReport.again_in`).
 
 Nothing of this depends on what becomes of the decisions. Free capacity and keys are compared as they were after them. A
 kind that only rules about what they placed keep from a server is looked at again, whether they were carried out, taken
@@ -92,17 +93,13 @@ class UnschedulableCache:
         self._next_forgotten = 0
         self._events: set[Event] = set()
 
-    @property
-    def next_time(self) -> float | None:
-        """The first time for which a class waits, when a cycle should look at it; None: there is none."""
-        return self._remembered.next_time
-
     def note_event(self, event: Event) -> None:
         """Have the next cycle look at the classes whose wait this ends."""
         self._events.add(event)
 
     def forget(self) -> None:
         """Have the next cycle look at everything."""
+        self._events.clear()
         self._remembered.clear()
         self._others, self._seen = {}, None
 
