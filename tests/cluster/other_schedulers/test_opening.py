@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cluster.builders import SCHEDULER, make_node, read_node
+from fairbind.cluster.cache.cache import ClusterCache
 from fairbind.cluster.objects.facts import HOSTNAME, MOST_HOSTS
 from fairbind.cluster.other_schedulers.opening import make_opening
-from fairbind.cluster.state.host_names import HostNames
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 HOSTS = {"key": HOSTNAME, "operator": "In", "values": ["h1"]}
@@ -48,15 +50,23 @@ def test_nodes_that_are_kept_for_others_are_ruled_out_and_no_more() -> None:
     assert opened == {"nodeSelectorTerms": [{"matchExpressions": [{**HOSTS, "operator": "NotIn"}]}]}
 
 
+def find_hosts(labels: Mapping[str, Mapping[str, str]], nodes: Sequence[str]) -> list[str] | None:
+    """Return the host names of nodes in a cluster whose nodes have these labels."""
+    cache = ClusterCache(SCHEDULER, lambda: None)
+    cache.nodes.replace([read_node(make_node(name, labels=each)) for name, each in labels.items()], "1")
+    cache.build_snapshot()
+    return cache.queries.find_hosts(nodes)
+
+
 def test_hosts_keep_their_order_and_are_not_too_many() -> None:
     labels = {f"n{n}": {HOSTNAME: f"h{n}"} for n in range(100)}
     nodes = list(reversed(labels))
-    assert HostNames(labels).find(nodes) == [f"h{n}" for n in range(99, 99 - MOST_HOSTS, -1)]
+    assert find_hosts(labels, nodes) == [f"h{n}" for n in range(99, 99 - MOST_HOSTS, -1)]
 
 
 def test_labels_that_do_not_tell_nodes_apart_narrow_nothing() -> None:
-    assert HostNames({}).find([]) is None
-    assert HostNames({"n1": {}}).find(["n1"]) is None
-    assert HostNames({"n1": {HOSTNAME: "h"}, "n2": {HOSTNAME: "h"}}).find(["n1", "n2"]) is None
-    assert HostNames({"n1": {HOSTNAME: "h"}, "n2": {HOSTNAME: "h"}}).find(["n1"]) is None
-    assert HostNames({"n1": {HOSTNAME: "h"}}).find(["gone"]) is None
+    assert find_hosts({}, []) is None
+    assert find_hosts({"n1": {}, "n2": {HOSTNAME: "h"}}, ["n1"]) is None
+    assert find_hosts({"n1": {HOSTNAME: "h"}, "n2": {HOSTNAME: "h"}}, ["n1", "n2"]) is None
+    assert find_hosts({"n1": {HOSTNAME: "h"}, "n2": {HOSTNAME: "h"}}, ["n1"]) is None
+    assert find_hosts({"n1": {HOSTNAME: "h"}, "n2": {}}, ["n1", "gone"]) is None

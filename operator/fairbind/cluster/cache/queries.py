@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import is_
 
 from fairbind.cluster.cache.narrowing import find_narrowed
 from fairbind.cluster.cache.overview import build_overview, compute_pending_reasons, find_counting
 from fairbind.cluster.classes.cluster_state import ClusterState
-from fairbind.cluster.objects.facts import PODS, PodFacts
+from fairbind.cluster.objects.facts import HOSTNAME, MOST_HOSTS, PODS, PodFacts
 from fairbind.cluster.objects.volume_facts import ClaimFacts
 from fairbind.cluster.state.claim_troubles import UNBOUND
-from fairbind.cluster.state.host_names import HostNames
 from fairbind.cluster.state.node_state import compute_vector
 from fairbind.cluster.state.nominations import NominationChange
 from fairbind.cluster.state.pods import PodEntry, find_tenant
@@ -20,7 +18,6 @@ from fairbind.cluster.state.positions import Bound
 from fairbind.cluster.state.queue_keys import QueueKey, round_up
 from fairbind.cluster.state.volume_plans import VolumePlan
 from fairbind.cluster.tenancy.tenants import TenantState
-from fairbind.derived import Derived
 from fairbind.model import Snapshot, Wait
 from fairbind.model.overview import ClusterOverview
 
@@ -58,7 +55,6 @@ class Queries:
         self._state = state
         self._list_closed = list_closed
         self._build_snapshot = build_snapshot
-        self._host_names = Derived(self._read_host_names, of=(state.eligibility.nodes,), is_same=is_)
         self._reasons: tuple[Snapshot, Sequence[Wait], Mapping[QueueKey, str]] | None = None
 
     def may_use(self, uid: str, node: str) -> bool:
@@ -153,14 +149,12 @@ class Queries:
             closed for closed in self._list_closed(tenant, demand_r, round_up(facts.most_seconds)) if closed != node
         ]
 
-    def find_host_names(self) -> HostNames:
-        """Return the host names of all nodes. It costs something only after nodes came, went or changed."""
-        return self._host_names.get()
+    def find_hosts(self, nodes: Sequence[str]) -> list[str] | None:
+        """Return the host names of the first `MOST_HOSTS` nodes, in order; None when they do not tell nodes apart.
 
-    def _read_host_names(self) -> HostNames:
-        """Return the host names of all nodes."""
-        nodes = ((name, state.node) for name, state in self._state.servers.states.items())
-        return HostNames({name: dict(node.labels) for name, node in nodes if node is not None})
+        nodes: best fit first; all on which the filters pass, when there are no more.
+        """
+        return self._state.eligibility.get_columns().find_unique(HOSTNAME, nodes[:MOST_HOSTS])
 
     def find_stray_gates(self) -> list[PodFacts]:
         """Return the pods behind our gate that are never decided, because they belong to no tenant.

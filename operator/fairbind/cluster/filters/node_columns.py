@@ -92,6 +92,14 @@ class NodeColumns:
         code_k, codes = self._get_column(key)
         return _find_listed(codes, values)[code_k]
 
+    def find_unique(self, key: str, names: Sequence[str]) -> list[str] | None:
+        """Return the values of a label on some nodes, in order; None where one lacks it or shares its value."""
+        code_k, codes = self._get_column(key)
+        values, nodes_d = list(codes), np.bincount(code_k[code_k != _ABSENT], minlength=len(codes))
+        found = code_k[[self._index[name] for name in names if name in self._index]].tolist()
+        is_unique = len(found) == len(names) and all(code != _ABSENT and nodes_d[code] == 1 for code in found)
+        return [values[code] for code in found] if found and is_unique else None
+
     def match_present(self, key: str) -> BoolArray:
         """Return which nodes carry a label, shape (K,)."""
         return self._match(Requirement(key, "Exists"))

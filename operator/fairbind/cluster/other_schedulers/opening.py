@@ -37,7 +37,7 @@ def make_opening(
     """Return the patch that opens the gate of a pod, and narrows it when `hosts` are given.
 
     resource_version: None: whatever has changed of the pod. affinity: `spec.affinity` as the API has it. hosts: see
-    `HostNames`; None leaves the nodes as they are. avoids: whether these are the nodes where it may not go.
+    `Queries.find_hosts`; None leaves the nodes as they are. avoids: whether these are the nodes where it may not go.
 
     >>> make_opening("u")["spec"]
     {'schedulingGates': [{'name': 'fairbind.io/turn', '$patch': 'delete'}]}

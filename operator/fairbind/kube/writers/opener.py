@@ -22,7 +22,6 @@ from fairbind.cluster.cache.queries import GateOpening
 from fairbind.cluster.loop.pacing_events import BindResult
 from fairbind.cluster.objects.facts import FAIRBIND_GATE
 from fairbind.cluster.other_schedulers.opening import make_opening
-from fairbind.cluster.state.host_names import HostNames
 from fairbind.kube.bind_carrier import BindCarrier
 from fairbind.kube.client.api import STRATEGIC
 from fairbind.kube.client.errors import ApiError
@@ -40,8 +39,8 @@ class Openings(Protocol):
     def find_opening(self, uid: str, node: str) -> GateOpening | None:
         """Return what is to be done for a pod that waits behind our gate; None when it does not."""
 
-    def find_host_names(self) -> HostNames:
-        """Return the host names of all nodes."""
+    def find_hosts(self, nodes: Sequence[str]) -> list[str] | None:
+        """Return the host names of the first nodes, by which a pod is narrowed; None: they do not tell nodes apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +87,7 @@ class Opener:
         if opening is None:
             return await self._others.bind(namespace, name, uid, node, on_stall)
         named = opening.nodes if opening.nodes is not None else opening.closed or None
-        hosts = None if named is None else self._openings.find_host_names().find(named)
+        hosts = None if named is None else self._openings.find_hosts(named)
         if named is not None and hosts is None:
             self._on_wide(namespace, uid)
         pod = GatedPod(namespace, name, uid, opening.resource_version)
