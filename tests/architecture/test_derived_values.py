@@ -15,7 +15,7 @@ import derived_values
 from house.tree import ROOT, find_files
 
 PACKAGES = ("cluster", "scheduling")
-MOST_DECLARED = 20
+MOST_DECLARED = 19
 KNOWN: dict[str, list[str]] = {
     "cluster/classes/cluster_state.py": ["ClusterState.changed_queues"],
     "cluster/classes/snapshot.py": ["SnapshotBuilder._revision"],

@@ -11,12 +11,11 @@ any case, so only one of each such kind, the first by name, is compared with the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from operator import is_
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairbind.derived import Derived, Memo, Setting
+from fairbind.derived import Memo, Setting
 from fairbind.model import Placement, TargetClasses, Targets
 from fairbind.model.servers import BoolArray, IntArray
 from fairbind.scheduling import compute_server_classes
@@ -37,7 +36,6 @@ class ServerGrouping:
     def __init__(self) -> None:
         self._form = Setting((-1, 0.0))
         self._nodes: _Nodes = (), np.zeros((0, 0), dtype=np.int64), None
-        self._capacity_number_k = Derived(self._number_capacities, of=(self._form,), is_same=is_)
         self._classes = Memo(self._group, of=(self._form,), most=_REMEMBERED)
         self._target_classes = Memo(self._classify, of=(self._form,), most=_REMEMBERED)
 
@@ -69,18 +67,13 @@ class ServerGrouping:
         names, capacity_kr, _ = self._nodes
         return classify_servers(targets, names, capacity_kr, np.ones(len(names), dtype=np.bool_))
 
-    def _number_capacities(self) -> NumberArray:
-        """Return a number for each node, equal where capacities are."""
-        return number_rows(self._nodes[1])
-
     def _group(self, placements: frozenset[Placement]) -> Classes:
         """Return the classes of the nodes as these placements divide them."""
         (names, capacity_kr, usable_k), (_, tolerance) = self._nodes, self._form.value
         eligible_sk = (each.eligible_k if usable_k is None else each.eligible_k & usable_k for each in placements)
         vectors = {np.packbits(eligible_k).tobytes(): eligible_k for eligible_k in eligible_sk}
         signature_k = number_signatures([vectors[key] for key in sorted(vectors)], len(names))
-        both_kr = np.column_stack((self._capacity_number_k.get(), signature_k))
-        kind_k = number_rows(both_kr)
+        kind_k = number_rows(np.column_stack((capacity_kr, signature_k)))
         first_of_kind = np.unique(kind_k, return_index=True)[1]
         class_of_kind, class_names = compute_server_classes(
             capacity_kr[first_of_kind],
