@@ -26,7 +26,7 @@ KNOWN: dict[str, list[str]] = {
     "cluster/filters/node_eligibility.py": ["Eligibility.changed_images"],
     "cluster/filters/simplified.py": ["SimplifiedConstraints.version", "id"],
     "cluster/filters/term_index.py": ["TermIndex._waits_for"],
-    "cluster/filters/topology.py": ["Topology._valid_for", "id"],
+    "cluster/filters/topology.py": ["id"],
     "cluster/loop/rounds.py": ["Rounds.has_changed"],
     "cluster/state/nodes.py": [
         "Servers._changed_nodes",

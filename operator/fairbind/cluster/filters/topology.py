@@ -34,6 +34,7 @@ from fairbind.cluster.filters.nominated_rules import OWN_ANTI_AFFINITY, Nominate
 from fairbind.cluster.filters.placed_pods import PlacedPods
 from fairbind.cluster.filters.refusals import find_untolerated
 from fairbind.cluster.objects.facts import HOSTNAME, Constraints, PodTerm, PodTerms, SpreadTerm, WeightedTerm
+from fairbind.derived import Watch
 from fairbind.model import (
     NO_DOMAIN,
     AffinityRule,
@@ -108,7 +109,7 @@ class Topology:
         self._placed_carry = CarriedTerms()
         self._waiting_carry: dict[PodTerm, Counter[int]] = {}
         self._touched = anti_affinity.touched
-        self._valid_for = -1
+        self._nodes = Watch(eligibility.nodes)
         self._domains: dict[object, Domains] = {}
         self._counters: dict[tuple[PodTerm, Domains, str], tuple[int, DomainCounter]] = {}
         self._most_counters = MANY_COUNTERS
@@ -237,8 +238,7 @@ class Topology:
 
     def _follow_nodes(self) -> None:
         """Forget what was found out of other nodes, or of terms that are gone."""
-        if self._valid_for != self._eligibility.nodes.revision:
-            self._valid_for = self._eligibility.nodes.revision
+        if self._nodes.take():
             self._domains.clear()
             self._counters.clear()
             self._most_counters = MANY_COUNTERS
