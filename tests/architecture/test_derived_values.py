@@ -28,12 +28,6 @@ KNOWN: dict[str, list[str]] = {
     "cluster/filters/term_index.py": ["TermIndex._waits_for"],
     "cluster/filters/topology.py": ["id"],
     "cluster/loop/rounds.py": ["Rounds.has_changed"],
-    "cluster/state/nodes.py": [
-        "Servers._changed_nodes",
-        "Servers._changed_states",
-        "Servers._is_everything_changed",
-        "Servers._is_list_changed",
-    ],
     "cluster/state/nominations.py": ["Nominations._least_changed"],
     "cluster/tenancy/tenants.py": ["Directory._is_all_stale", "Directory._is_unclaimed_stale", "Directory._stale"],
     "scheduling/cycle/cycle.py": ["id"],

@@ -127,7 +127,7 @@ class SnapshotBuilder:
             capacity_kr=self._state.servers.capacity_kr,
             free_kr=self._state.servers.free_kr,
             usable_k=self._state.servers.usable_k,
-            open_k=self._state.servers.open_k,
+            open_k=np.ones_like(self._state.servers.usable_k),  # who tolerates it may go to a cordoned node
             class_k=class_k,
             class_names=class_names,
             taken_keys=self._state.servers.taken_keys,

@@ -20,7 +20,7 @@ devices only is an axis, and nothing can be placed that asks for it either (`Cla
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -31,7 +31,7 @@ from fairbind.cluster.objects.facts import BASE_RESOURCES, Amounts, Constraints,
 from fairbind.cluster.objects.volume_facts import are_attach_slots
 from fairbind.cluster.state.kubelet_refusals import KubeletRefusals
 from fairbind.cluster.state.node_state import Axes, NodeState, compute_rows, number_axes, sum_held
-from fairbind.derived import Derived, Given, Setting
+from fairbind.derived import Derived, Given, Rotation, Setting, Watch
 from fairbind.model.servers import BoolArray, IntArray, sum_exactly
 
 MAX_AXES = 128
@@ -68,14 +68,13 @@ class Servers:
     offers: which resources are in the allocatable of some node. resources: the axes. capacity: names,
     capacities and usable nodes.
     After `flush`: axes, left_out (resources that nodes offer and that are no axes), claimed, names, capacity_kr,
-    free_kr, usable_k, open_k, taken_keys, fixed_keys, usable_r, total_r, resting. Arrays that were handed out are never
+    free_kr, usable_k, taken_keys, fixed_keys, usable_r, total_r, resting. Arrays that were handed out are never
     written again.
     """
 
     def __init__(self, eligibility: Eligibility) -> None:
         self.states: dict[str, NodeState] = {}
         self.eligibility = eligibility
-        self.images = eligibility.images
         self.faults: dict[str, str] = {}
         self.refusals = KubeletRefusals()
         self.left_out: tuple[str, ...] = ()
@@ -86,20 +85,18 @@ class Servers:
         self.capacity_kr: IntArray = np.zeros((0, len(self.axes)), dtype=np.int64)
         self.free_kr: IntArray = self.capacity_kr.copy()
         self.usable_k: BoolArray = np.zeros(0, dtype=np.bool_)
-        self.open_k: BoolArray = self.usable_k
         self.capacity = Given()
         self._ports, self._devices, self._amounts = Given(), Given(), Given()
         self._keys = Derived(self._compute_taken_keys, of=(self._ports, eligibility.nodes))
         self.claimed = Derived(self._find_claimed, of=(self._devices, eligibility.nodes), is_same=_are_equal)
-        self._totals = Derived(self._sum_totals, of=(self._amounts,))
+        self._selector = Setting[tuple[tuple[str, str], ...]](())
+        self._selection = Watch(self._selector)
+        self._totals = Derived(self._sum_totals, of=(self._amounts, self._selector))
         self._offered: Counter[str] = Counter()
         self._published: Counter[str] = Counter()
-        self._selector: tuple[tuple[str, str], ...] = ()
-        self._changed_nodes: set[str] = set()
-        self._changed_states: set[str] = set()
+        self._nodes_to_follow = Rotation[str]()
+        self._rows_to_write = Rotation[str]()
         self._maybe_counting: set[str] = set()
-        self._is_list_changed = False
-        self._is_everything_changed = True
         for each in (self._keys, self.claimed, self._totals):
             each.refresh()
 
@@ -140,10 +137,8 @@ class Servers:
 
     def set_selector(self, selector: tuple[tuple[str, str], ...]) -> None:
         """Take the labels that a node must carry to count at all."""
-        if selector != self._selector:
-            self._selector = selector
-            self._is_everything_changed = True
-            self._amounts.note_change()
+        if selector != self._selector.value:
+            self._selector.set(selector)
             self._maybe_counting.update(self.states)
 
     def put_node(self, node: NodeFacts) -> bool:
@@ -151,7 +146,7 @@ class Servers:
         state = self.states.setdefault(node.name, NodeState())
         known = state.node
         self._note_fault(node.name, node.fault)
-        self.images.set_images(node.name, () if known is None else known.images, node.images)
+        self.eligibility.images.set_images(node.name, () if known is None else known.images, node.images)
         if known is not None and is_same_node(known, node):
             state.node = node  # its images may be others
             return False
@@ -159,10 +154,7 @@ class Servers:
         if known is None:
             _count(self._published, state.devices, 1)
         state.node = node
-        self._changed_nodes.add(node.name)
-        self._amounts.note_change()
-        self._maybe_counting.add(node.name)
-        self._is_list_changed |= known is None
+        self._note_node(node.name)
         return True
 
     def remove_node(self, name: str) -> bool:
@@ -172,14 +164,17 @@ class Servers:
             return False
         self._count_offered(state.node, None)
         _count(self._published, state.devices, -1)
-        self.images.set_images(name, state.node.images, ())
+        self.eligibility.images.set_images(name, state.node.images, ())
         self._note_fault(name, None)
         state.node = None
-        self._maybe_counting.add(name)
-        self._is_list_changed = True
-        self._amounts.note_change()
+        self._note_node(name)
         self._drop_if_empty(name)
         return True
+
+    def _note_node(self, name: str) -> None:
+        self._nodes_to_follow.add([name])
+        self._amounts.note_change()
+        self._maybe_counting.add(name)
 
     def take_counting(self) -> list[tuple[str, bool]]:
         """Return the nodes of which it may be new whether what is held there counts, and whether it does now."""
@@ -188,7 +183,7 @@ class Servers:
 
     def _is_counting(self, name: str) -> bool:
         state = self.states.get(name)
-        return state is not None and state.node is not None and is_inside(state.node, self._selector)
+        return state is not None and state.node is not None and is_inside(state.node, self._selector.value)
 
     def set_devices(self, name: str, devices: Mapping[str, int]) -> None:
         """Take which devices and attach slots a node has of those that are held through claims, by resource."""
@@ -211,7 +206,7 @@ class Servers:
         state = self.states.get(name)
         if state is None or state.node is None:
             return False
-        return find_refusal(state.node, constraints, self._selector) is None
+        return find_refusal(state.node, constraints, self._selector.value) is None
 
     def is_overcommitted(self, name: str, uid: str, amounts: Amounts, conflicting: frozenset[str]) -> bool:
         """Whether more is held on a node than it has, of what these amounts use, or others hold these keys.
@@ -251,23 +246,27 @@ class Servers:
         self._drop_if_empty(name)
 
     def _note_state(self, name: str, *, system: bool = False) -> None:
-        self._changed_states.add(name)
+        self._rows_to_write.add([name])
         if system or name in self.resting:
             self._amounts.note_change()
 
     def flush(self) -> None:
         """Bring the arrays up to date."""
         axes, self.left_out = self._compute_axes()
-        if self._is_everything_changed or self._is_list_changed or axes != self.axes:
+        nodes = {name: self._find_node(name) for name in sorted(self._nodes_to_follow.take_all())}
+        rows, is_all_new = self._rows_to_write.take_all(), self._selection.take()
+        is_list_new = is_all_new or any((node is None) == (name in self.index) for name, node in nodes.items())
+        if is_list_new:
+            self._set_nodes(nodes, is_all_new=is_all_new)
+        elif changed := {self.index[name]: node for name, node in nodes.items() if node is not None}:
+            self.eligibility.change_nodes(changed)
+        if is_list_new or axes != self.axes:
             self._rebuild(axes)
-        elif self._changed_nodes or self._changed_states:
-            self._rewrite()
+        elif places := sorted({self.index[name] for name in (*nodes, *rows) if name in self.index}):
+            self._rewrite(places)
         for each in (self._keys, self.claimed, self._totals):
             each.refresh()
         self.eligibility.follow_images()
-        self._changed_nodes.clear()
-        self._changed_states.clear()
-        self._is_list_changed = self._is_everything_changed = False
 
     def _count_offered(self, old: NodeFacts | None, new: NodeFacts | None) -> None:
         before = len(self._offered)
@@ -301,58 +300,44 @@ class Servers:
         ranked = [resource for _, resource in sorted(others)]
         return BASE_RESOURCES + tuple(sorted(ranked[:most])), tuple(sorted(ranked[most:]))
 
+    def _set_nodes(self, changed: Container[str], *, is_all_new: bool) -> None:
+        """Take the nodes of now in the place of others. changed: those of which nothing may be kept."""
+        nodes = [state.node for _, state in sorted(self.states.items()) if state.node is not None]
+        kept = [-1 if node.name in changed else self.index.get(node.name, -1) for node in nodes]
+        self.names = tuple(node.name for node in nodes)
+        self.eligibility.set_nodes(nodes, None if is_all_new else np.array(kept, dtype=np.intp), self._selector.value)
+        self.index = self.eligibility.index
+
     def _rebuild(self, axes: Axes) -> None:
         """Make arrays for other nodes, or along other axes."""
-        is_all_new, changed = self._is_everything_changed, self._changed_nodes
-        if is_all_new or self._is_list_changed:
-            nodes = [state.node for _, state in sorted(self.states.items()) if state.node is not None]
-            kept = [-1 if node.name in changed else self.index.get(node.name, -1) for node in nodes]
-            self.names = tuple(node.name for node in nodes)
-            self.eligibility.set_nodes(nodes, None if is_all_new else np.array(kept, dtype=np.intp), self._selector)
-            self.index = self.eligibility.index
-            self.open_k = np.ones(len(self.names), dtype=np.bool_)  # a pod that tolerates it may go to a cordoned node
-        elif changed:
-            self.eligibility.change_nodes({self.index[name]: node for name, node in self._find_changed_nodes()})
         states = [self.states[name] for name in self.names]
         self.resources.set(axes)
         self.capacity_kr, self.free_kr = compute_rows(states, axes)
-        usable = [state.node is not None and is_usable(state.node, self._selector) for state in states]
-        self.usable_k = np.array(usable, dtype=np.bool_)
+        self.usable_k = self._find_usable(states)
         self.capacity.note_change()
         self._devices.note_change()
 
-    def _rewrite(self) -> None:
-        """Write the rows of nodes that changed, or of which other pods hold something."""
-        nodes = {self.index[name]: node for name, node in self._find_changed_nodes()}
-        changed = sorted({self.index[name] for name in self._changed_states if name in self.index} | nodes.keys())
-        if nodes:
-            self.eligibility.change_nodes(nodes)
-            usable_k = self.usable_k.copy()
-            for index, node in nodes.items():
-                usable_k[index] = is_usable(node, self._selector)
-            is_usable_changed = bool((usable_k != self.usable_k).any())
-            self.usable_k = usable_k if is_usable_changed else self.usable_k
-        else:
-            is_usable_changed = False
-        if not changed:
-            return
-        rows = np.array(changed, dtype=np.intp)
-        capacity_nr, free_nr = compute_rows([self.states[self.names[index]] for index in changed], self.axes)
+    def _rewrite(self, places: Sequence[int]) -> None:
+        """Write the rows of some nodes."""
+        states, rows = [self.states[self.names[place]] for place in places], np.array(places, dtype=np.intp)
+        capacity_nr, free_nr = compute_rows(states, self.axes)
         self.free_kr = self.free_kr.copy()
         self.free_kr[rows] = free_nr
-        # As a rule only what tenants' pods hold is another, which is no matter of capacity.
-        is_capacity_changed = self.is_total_stale and bool((self.capacity_kr[rows] != capacity_nr).any())
-        if is_capacity_changed:
-            self.capacity_kr = self.capacity_kr.copy()
-            self.capacity_kr[rows] = capacity_nr
-        if is_capacity_changed or is_usable_changed:
+        if not self.is_total_stale:
+            return  # as a rule only what tenants' pods hold is another, which is no matter of capacity
+        usable_n = self._find_usable(states)
+        if (self.capacity_kr[rows] != capacity_nr).any() or (self.usable_k[rows] != usable_n).any():
+            self.capacity_kr, self.usable_k = self.capacity_kr.copy(), self.usable_k.copy()
+            self.capacity_kr[rows], self.usable_k[rows] = capacity_nr, usable_n
             self.capacity.note_change()
 
-    def _find_changed_nodes(self) -> Iterable[tuple[str, NodeFacts]]:
-        for name in sorted(self._changed_nodes):
-            state = self.states.get(name)
-            if state is not None and state.node is not None:
-                yield name, state.node
+    def _find_usable(self, states: Iterable[NodeState]) -> BoolArray:
+        usable = [state.node is not None and is_usable(state.node, self._selector.value) for state in states]
+        return np.array(usable, dtype=np.bool_)
+
+    def _find_node(self, name: str) -> NodeFacts | None:
+        state = self.states.get(name)
+        return None if state is None else state.node
 
     def _find_claimed(self) -> Claimed:
         """Return which nodes have what as devices only."""
