@@ -29,7 +29,6 @@ KNOWN: dict[str, list[str]] = {
     "cluster/filters/topology.py": ["id"],
     "cluster/loop/rounds.py": ["Rounds.has_changed"],
     "cluster/state/nominations.py": ["Nominations._least_changed"],
-    "cluster/tenancy/tenants.py": ["Directory._is_all_stale", "Directory._is_unclaimed_stale", "Directory._stale"],
     "scheduling/cycle/cycle.py": ["id"],
     "scheduling/cycle/draft.py": ["id"],
     "scheduling/cycle/servers/arrangements.py": ["Arrangement._gains_seen"],

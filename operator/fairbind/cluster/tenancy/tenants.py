@@ -17,13 +17,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from fairbind.cluster.objects import wire
 from fairbind.cluster.objects.selectors import LabelSelector, make_label_selector
 from fairbind.cluster.tenancy.spec_fields import read_quantity
+from fairbind.derived import Rotation
 from fairbind.model import InvalidProblemError, Rejection, RejectionKind, Unclaimed
 
 IMPLICIT_PREFIX = "ns/"
@@ -128,6 +129,14 @@ class TenantState:
     generation: int = 0
 
 
+class _Answer(NamedTuple):
+    """Whose a namespace is. owner: the declared tenant, if any. refusal: why no pod there may be placed, or None."""
+
+    owner: str | None
+    tenant: str
+    refusal: Rejection | None
+
+
 class Directory:
     """Whose namespace is whose. Answers are remembered until `resolve` finds that they changed."""
 
@@ -137,11 +146,9 @@ class Directory:
         self._selecting: list[TenantSpec] = []
         self._specs: dict[str, TenantSpec] = {}
         self._labels: dict[str, Mapping[str, str]] = {}
-        self._owners: dict[str, str | None] = {}
-        self._stale: set[str] = set()
-        self._is_all_stale = False
+        self._answers: dict[str, _Answer] = {}
+        self._to_resolve = Rotation[str]()
         self._unclaimed = Unclaimed.TENANT
-        self._is_unclaimed_stale = False
         self._states: tuple[frozenset[str], dict[str, TenantState]] | None = None
         self._claiming: dict[str, list[str]] | None = None
         self._tenants: dict[str, str] | None = None
@@ -164,7 +171,7 @@ class Directory:
             for namespace in spec.namespaces:
                 self._named.setdefault(namespace, []).append(spec)
         self._selecting = [spec for spec in self._specs.values() if spec.selector is not None]
-        self._is_all_stale = True
+        self._to_resolve.add(self._answers)
         self._forget_picture()
 
     def _forget_picture(self) -> None:
@@ -174,7 +181,7 @@ class Directory:
         """Choose what happens to pods of namespaces that no Tenant claims."""
         if unclaimed != self._unclaimed:
             self._unclaimed = unclaimed
-            self._is_unclaimed_stale = True
+            self._to_resolve.add(self._answers)
             self._forget_picture()
 
     def set_labels(self, namespace: str, labels: Mapping[str, str] | None) -> None:
@@ -183,26 +190,26 @@ class Directory:
             self._labels.pop(namespace, None)
         else:
             self._labels[namespace] = labels
-        self._stale.add(namespace)
+        self._to_resolve.add([namespace])
         self._forget_picture()
 
     def owner_of(self, namespace: str) -> str | None:
         """Return the declared tenant that has this namespace, or None. As of the last `resolve`, or now if unknown."""
-        if namespace not in self._owners:
-            self._owners[namespace] = self._compute_owner(namespace)
-        return self._owners[namespace]
+        return self._answer(namespace).owner
 
     def tenant_of(self, namespace: str) -> str:
-        """Return the tenant that has this namespace, declared or implicit."""
-        owner = self.owner_of(namespace)
-        if owner is not None:
-            return owner
-        return _name_implicit(namespace, self._unclaimed)
+        """Return the tenant that has this namespace, declared or implicit; as of the same time."""
+        return self._answer(namespace).tenant
 
     def find_refusal(self, namespace: str) -> Rejection | None:
-        """Return why no pod of this namespace may be placed, or None."""
-        is_refused = self._unclaimed == Unclaimed.REFUSE and self.owner_of(namespace) is None
-        return _UNCLAIMED if is_refused else None
+        """Return why no pod of this namespace may be placed, or None; as of the same time."""
+        return self._answer(namespace).refusal
+
+    def _answer(self, namespace: str) -> _Answer:
+        answer = self._answers.get(namespace)
+        if answer is None:
+            answer = self._answers[namespace] = self._find_answer(namespace)
+        return answer
 
     def is_system(self, namespace: str) -> bool:
         """Whether what runs there belongs to no tenant."""
@@ -210,22 +217,16 @@ class Directory:
 
     def resolve(self) -> list[str]:
         """Bring all answers up to date and return the namespaces whose pods may belong elsewhere now."""
-        if not (self._stale or self._is_all_stale or self._is_unclaimed_stale):
-            return []
-        suspects = self._owners if self._is_all_stale else self._stale & self._owners.keys()
-        now = {namespace: self._compute_owner(namespace) for namespace in suspects}
-        changed = {namespace for namespace, owner in now.items() if owner != self._owners[namespace]}
-        self._owners.update(now)
-        if self._is_unclaimed_stale:
-            changed |= {namespace for namespace, owner in self._owners.items() if owner is None}
-        self._stale.clear()
-        self._is_all_stale = self._is_unclaimed_stale = False
-        return sorted(changed)
+        known = [namespace for namespace in self._to_resolve.take_all() if namespace in self._answers]
+        now = {namespace: self._find_answer(namespace) for namespace in known}
+        changed = sorted(namespace for namespace, answer in now.items() if answer != self._answers[namespace])
+        self._answers.update(now)
+        return changed
 
     def forget(self, namespace: str) -> None:
         """Drop the remembered answer of a namespace that has no pods any more."""
         if namespace not in self._labels:
-            self._owners.pop(namespace, None)
+            self._answers.pop(namespace, None)
 
     def compute_states(self, counting: frozenset[str]) -> dict[str, TenantState]:
         """Return every declared tenant's state, by name; the same object as before when nothing changed.
@@ -288,8 +289,12 @@ class Directory:
             self._claiming = {namespace: self._find_claiming(namespace) for namespace in namespaces}
         return self._claiming
 
-    def _compute_owner(self, namespace: str) -> str | None:
-        return next(iter(self._find_claiming(namespace)), None)
+    def _find_answer(self, namespace: str) -> _Answer:
+        owner = next(iter(self._find_claiming(namespace)), None)
+        if owner is not None:
+            return _Answer(owner, owner, None)
+        refusal = _UNCLAIMED if self._unclaimed == Unclaimed.REFUSE else None
+        return _Answer(None, _name_implicit(namespace, self._unclaimed), refusal)
 
     def _find_claiming(self, namespace: str) -> list[str]:
         """Return the names of all Tenants that claim a namespace, the one that has it first."""
