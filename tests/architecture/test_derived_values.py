@@ -22,8 +22,6 @@ KNOWN: dict[str, list[str]] = {
     "cluster/classes/window_groups.py": ["Group.is_stale"],
     "cluster/filters/anti_affinity.py": ["id"],
     "cluster/filters/attach_limits.py": ["AttachLimits._slot_versions", "AttachLimits.stale_nodes"],
-    "cluster/filters/image_locality.py": ["ImageLocality.changed"],
-    "cluster/filters/node_eligibility.py": ["Eligibility.changed_images"],
     "cluster/filters/simplified.py": ["SimplifiedConstraints.version", "id"],
     "cluster/filters/term_index.py": ["TermIndex._waits_for"],
     "cluster/filters/topology.py": ["id"],

@@ -465,7 +465,7 @@ class ClusterCache:
             self.state.anti_affinity.set_node(node.name, node)
             self.state.volumes.set_node(node.name, is_there=True)
             self._touch()
-        elif self.state.eligibility.images.changed:
+        elif self.state.eligibility.images.to_score:
             self._snapshot = None  # no pod can go where it could not go before, so no cycle is woken
 
     def _remove_node(self, name: str) -> None:

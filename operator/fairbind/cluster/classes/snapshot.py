@@ -307,9 +307,8 @@ class SnapshotBuilder:
             self._note_due(key for key in state.queues if key.may_have_rules or key.is_about_volumes)
         elif changed_terms:
             self._note_due(key for key in state.queues if key.is_about(changed_terms))
-        if images := state.eligibility.changed_images:
+        if images := frozenset(state.eligibility.rescored.take_all()):
             self._note_due(key for key in state.queues if key.is_about_images(images))
-            images.clear()
         if self._nomination_changes.take():
             self._note_due(key for key in state.queues if key.has_reserved)
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairbind.cluster.objects.image_facts import ImageUse, NodeImages
+from fairbind.derived import Rotation
 from fairbind.model.preferences import FULL_SCORE
 
 ScoreArray = NDArray[np.int8]
@@ -32,13 +33,13 @@ MOST_SIZE_PER_IMAGE = 1000 * MEGABYTE
 class ImageLocality:
     """See the module. An image is asked for by its name, and is in here if some node has it.
 
-    added_or_removed: names that no node had before, or that none has any more. changed: names whose scores may be
-    others. Who looks at these two clears them.
+    added_or_removed: names that no node had before, or that none has any more; who looks at them clears them.
+    to_score: names whose scores may be others.
     """
 
     def __init__(self) -> None:
         self.added_or_removed: set[str] = set()
-        self.changed: set[str] = set()
+        self.to_score = Rotation[str]()
         self._nodes_by_size: dict[str, dict[int, int]] = {}
         self._slots: dict[str, int] = {}
         self._vacant: list[int] = []
@@ -65,7 +66,6 @@ class ImageLocality:
             if not sizes:
                 self.added_or_removed.add(name)
             sizes[size] = sizes.get(size, 0) | bit
-            self.changed.add(name)
         for name, size in before - now:
             sizes = self._nodes_by_size[name]
             sizes[size] ^= bit
@@ -74,7 +74,7 @@ class ImageLocality:
             if not sizes:
                 del self._nodes_by_size[name]
                 self.added_or_removed.add(name)
-            self.changed.add(name)
+        self.to_score.add(name for name, _ in now ^ before)
         if not new:
             self._vacant.append(self._slots.pop(node))
             self._slot_k = {}, self._slot_k[1]

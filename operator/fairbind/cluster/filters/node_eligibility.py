@@ -44,7 +44,7 @@ from fairbind.cluster.filters.volume_columns import match_affinities, match_zone
 from fairbind.cluster.filters.volume_topology import OTHER_ZONE, OUT_OF_REACH
 from fairbind.cluster.objects.facts import Constraints, NodeFacts, Toleration
 from fairbind.cluster.objects.volume_facts import ANYWHERE
-from fairbind.derived import Given
+from fairbind.derived import Given, Rotation
 from fairbind.model import ExclusiveKeys, Placement, Rejection, Rejections, ServerPreference
 from fairbind.model.servers import BoolArray
 
@@ -150,12 +150,12 @@ class Eligibility:
     index: of each node by its name, another object when nodes come or go.
     nodes: as they were told last. answers: whether and where any constraints may go.
     simplify: see `SimplifiedConstraints.get`; asked of thousands at a time.
-    images: which nodes have which. changed_images: those of which answers may be others; who looks at them clears them.
+    images: which nodes have which. rescored: those of which answers may be others.
     """
 
     def __init__(self) -> None:
         self.images = ImageLocality()
-        self.changed_images: set[str] = set()
+        self.rescored = Rotation[str]()
         self.reasons = Reasons()
         self.nodes = Given()
         self.answers = Given()
@@ -227,17 +227,14 @@ class Eligibility:
 
     def follow_images(self) -> None:
         """Take over which images nodes have now; the nodes themselves must be those of now already."""
-        changed = self.images.changed
-        if not changed:
-            return
-        for constraints, verdict in self._verdicts.items():
+        changed = frozenset(self.images.to_score.take_all())
+        for constraints, verdict in self._verdicts.items() if changed else ():
             if verdict.image_k is not None and not changed.isdisjoint(constraints.images.names):
                 before = verdict.image_k
                 verdict.image_k = self.images.compute_scores(constraints.images, self.index)
                 if not np.array_equal(before, verdict.image_k):
                     verdict.placement = verdict.server_preferences = None
-                    self.changed_images.update(changed.intersection(constraints.images.names))
-        changed.clear()
+                    self.rescored.add(changed.intersection(constraints.images.names))
 
     def keep_only(self, used: Iterable[Constraints]) -> None:
         """Drop the verdicts of all other constraints."""
