@@ -80,7 +80,7 @@ def make_volume_feeds(state: ClusterState, touch: Callable[[], None]) -> ObjectF
             before = volumes.versions
             put(name, facts)
             is_other_answer = state.queues_about_volumes and volumes.versions != before
-            if volumes.has_stale or volumes.limits.stale_nodes or is_other_answer:
+            if volumes.has_stale or volumes.limits.nodes_to_follow or is_other_answer:
                 touch()
 
         return _make_feed(key, change, objects)

@@ -478,7 +478,7 @@ class ClusterState:
             self.move_all([task.uid for queue in asking for task in queue.tasks])
 
     def _resolve_nominations(self) -> None:
-        least = self.nominations.take_least_changed()
+        least = min(self.nominations.priorities_to_follow.take_all(), default=None)
         if least is None:
             return
         for queue in [queue for queue in self.queues.values() if queue.tasks[0].priority > least]:

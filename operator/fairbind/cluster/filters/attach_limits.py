@@ -24,7 +24,7 @@ import numpy as np
 from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.objects.requests import MAX_RESOURCES
 from fairbind.cluster.objects.volume_facts import CsiDriverFacts, CsiNodeFacts, VolumeId
-from fairbind.derived import Given, Memo
+from fairbind.derived import Given, Memo, Rotation
 from fairbind.model import NO_DOMAIN, DomainCounter, Domains, LimitRule, Placement, Rejection, RejectionKind
 from fairbind.model.servers import BoolArray
 from fairbind.model.topology import CountArray
@@ -83,7 +83,7 @@ class AttachLimits:
     """See the module. changes: after which the answer to any load may be another.
 
     drivers: those that limit volumes on some node, or ask to be installed. counted: those with attach slots on some
-    node. stale_nodes: those with other attach slots since they were taken last.
+    node. nodes_to_follow: those with other attach slots.
     """
 
     def __init__(self, eligibility: Eligibility) -> None:
@@ -91,7 +91,7 @@ class AttachLimits:
         self.changes = Given()
         self.drivers: frozenset[str] = frozenset()
         self.counted: frozenset[str] = frozenset()
-        self.stale_nodes: set[str] = set()
+        self.nodes_to_follow = Rotation[str]()
         self._csi_nodes: dict[str, Mapping[str, int | None]] = {}
         self._slots_of: dict[str, Mapping[str, int]] = {}
         self._counting: Counter[str] = Counter()
@@ -127,7 +127,7 @@ class AttachLimits:
         if now:
             self._slots_of[name] = now
         if now != before:
-            self.stale_nodes.add(name)
+            self.nodes_to_follow.add([name])
             self._most = None
             self._counting.update(now.keys())
             self._counting.subtract(before.keys())
@@ -205,11 +205,6 @@ class AttachLimits:
             self._note_driver(volume.driver)
 
     # --- what counts in shares ---
-
-    def take_stale_nodes(self) -> set[str]:
-        """Return the nodes that have other attach slots since the last call."""
-        stale, self.stale_nodes = self.stale_nodes, set()
-        return stale
 
     def find_slots(self, node: str) -> Mapping[str, int]:
         """Return the attach slots of a node, by driver."""

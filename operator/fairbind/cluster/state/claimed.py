@@ -38,7 +38,7 @@ def add_brought(demand: Demand, load: VolumeLoad | None, limits: AttachLimits) -
 
 def set_capacities(servers: Servers, devices: Devices, limits: AttachLimits) -> None:
     """Tell the state of nodes which devices and attach slots they have, where these may be others."""
-    for node in sorted({*devices.take_stale_nodes(), *limits.take_stale_nodes()}):
+    for node in sorted({*devices.nodes_to_follow.take_all(), *limits.nodes_to_follow.take_all()}):
         servers.set_devices(node, {**devices.find_capacity(node), **_name_all(limits.find_slots(node).items())})
 
 

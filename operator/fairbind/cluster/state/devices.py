@@ -64,7 +64,7 @@ class Devices:
     """See the module. Facts that are given to `put_` methods are never written to.
 
     is_placed: whether a pod of this namespace and UID holds a node. claims, classes: by key and by name. pools: the
-    devices of nodes. class_changes: of the classes.
+    devices of nodes. class_changes: of the classes. nodes_to_follow: those with other devices.
     """
 
     def __init__(self, is_placed: Callable[[str, str], bool], offers: Given, is_offered: Callable[[str], bool]) -> None:
@@ -88,7 +88,7 @@ class Devices:
         self._pods_awaiting: dict[str, dict[str, None]] = {}
         self._pods_to_follow = Rotation[str]()
         self._claims_to_follow = Rotation[str]()
-        self._nodes_to_follow = Rotation[str]()
+        self.nodes_to_follow = Rotation[str]()
 
     # --- objects ---
 
@@ -207,7 +207,7 @@ class Devices:
         Returns the UIDs of the pods that hold something else now, or wait for other claims, sorted.
         """
         for pool, *nodes in self.pools.resolve():
-            self._nodes_to_follow.add(node for node in nodes if node is not None)
+            self.nodes_to_follow.add(node for node in nodes if node is not None)
             self._claims_to_follow.add(self._claims_of_pool.get(pool, {}))
         pods = set(self._pods_to_follow.take_all())
         for key in self._claims_to_follow.take_all():
@@ -224,10 +224,6 @@ class Devices:
             else:
                 self._counted[key] = now
         return sorted(pods)
-
-    def take_stale_nodes(self) -> list[str]:
-        """Return the nodes that have other devices since the last call."""
-        return self._nodes_to_follow.take_all()
 
     def find_held(self, uid: str) -> Mapping[str, int]:
         """Return the devices that a placed pod holds, by resource."""
@@ -276,7 +272,7 @@ class Devices:
             before = resources[resource]
             resources[resource] += sign
             if not before or not resources[resource]:
-                self._nodes_to_follow.add(self.pools.find_nodes(driver))
+                self.nodes_to_follow.add(self.pools.find_nodes(driver))
             if not resources[resource]:
                 del resources[resource]
             if not resources:

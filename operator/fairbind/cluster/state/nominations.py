@@ -27,7 +27,7 @@ from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.filters.nominated_rules import Nomination, Rank
 from fairbind.cluster.state.node_state import Axes, compute_vector
 from fairbind.cluster.state.queue_keys import QueueKey
-from fairbind.derived import Given, Memo
+from fairbind.derived import Given, Memo, Rotation
 from fairbind.model import Placement
 from fairbind.model.preferences import Preferences, ServerPreference
 
@@ -53,14 +53,14 @@ class NominationChange:
 
 
 class Nominations:
-    """All of them. changes: of them."""
+    """All of them. changes: of them. priorities_to_follow: those that came or went; pods above may overtake others now."""
 
     def __init__(self, eligibility: Eligibility) -> None:
         self.changes = Given()
         self._eligibility = eligibility
         self._by_uid: dict[str, Nomination] = {}
         self._priorities: Counter[int] = Counter()
-        self._least_changed: int | None = None
+        self.priorities_to_follow = Rotation[int]()
         self._placements = Memo(self._make_placement, of=(self.changes, eligibility.nodes), most=MOST_KNOWN)
 
     def add(self, nomination: Nomination) -> None:
@@ -76,11 +76,6 @@ class Nominations:
     def find_above_priority(self, priority: int) -> int | None:
         """Return the highest reserved priority that a pod of this priority is above, or None."""
         return max((reserved for reserved in self._priorities if reserved < priority), default=None)
-
-    def take_least_changed(self) -> int | None:
-        """Return the least priority that came or went; pods above it may overtake others now. Asked again: None."""
-        least, self._least_changed = self._least_changed, None
-        return least
 
     def reserve(self, base: Placement, key: QueueKey, axes: Axes, *, prefers: bool = True) -> Placement:
         """Return a placement with the reserved capacity that pods of a class may use; the same while nothing changes.
@@ -127,8 +122,7 @@ class Nominations:
         before = self._priorities[priority]
         self._priorities[priority] += sign
         if not before or not self._priorities[priority]:
-            least = self._least_changed
-            self._least_changed = priority if least is None else min(least, priority)
+            self.priorities_to_follow.add([priority])
         if not self._priorities[priority]:
             del self._priorities[priority]
 

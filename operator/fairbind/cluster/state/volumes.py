@@ -123,7 +123,7 @@ class Volumes:
         """Take what drivers say of a node; None: nothing any more."""
         _put(self.csi_nodes, name, node)
         self._follow_drivers(is_other=self.limits.set_csi_node(name, node))
-        if name in self.limits.stale_nodes:
+        if name in self.limits.nodes_to_follow:
             self._to_move.add(self._pods_on.get(name, ()))
 
     def put_driver(self, name: str, driver: CsiDriverFacts | None) -> None:
