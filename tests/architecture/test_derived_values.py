@@ -18,11 +18,10 @@ PACKAGES = ("cluster", "scheduling")
 MOST_DECLARED = 19
 KNOWN: dict[str, list[str]] = {
     "cluster/classes/cluster_state.py": ["ClusterState.changed_queues"],
-    "cluster/classes/snapshot.py": ["SnapshotBuilder._revision"],
     "cluster/classes/window_groups.py": ["Group.is_stale"],
     "cluster/filters/anti_affinity.py": ["id"],
     "cluster/filters/attach_limits.py": ["AttachLimits._slot_versions"],
-    "cluster/filters/simplified.py": ["SimplifiedConstraints.version", "id"],
+    "cluster/filters/simplified.py": ["id"],
     "cluster/filters/term_index.py": ["TermIndex._waits_for"],
     "cluster/filters/topology.py": ["id"],
     "cluster/loop/rounds.py": ["Rounds.has_changed"],

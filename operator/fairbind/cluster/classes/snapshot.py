@@ -29,7 +29,7 @@ from fairbind.cluster.state.holdings import MAX_BOUND_PLACEMENTS, choose_bound_p
 from fairbind.cluster.state.kubelet_refusals import REFUSED
 from fairbind.cluster.state.node_state import Axes
 from fairbind.cluster.state.queue_keys import QueueKey
-from fairbind.derived import Memo, Rotation, Watch
+from fairbind.derived import Given, Memo, Rotation, Watch
 from fairbind.model import (
     ClassChanges,
     LimitRule,
@@ -64,8 +64,8 @@ class SnapshotBuilder:
     _made: the task classes of the last snapshot; None: it was not made to its end. _windowed_classes: those of them
     that are of such tenants. _placements: how many classes use each that may be placed.
     _old_classes: the classes of queues that are due, and others that may say where tasks might go before something
-    changed. _lacks: whether tasks that wait are in no class. _revision: grows when where tasks may go may be another.
-    _shape: what the arrays of classes are for. _shape_revision: `_revision` when it changed last.
+    changed. _lacks: whether tasks that wait are in no class. _answers: whether and where tasks may go.
+    _shape: what the arrays of classes are for. _shape_revision: of `_answers` when it changed last.
     """
 
     def __init__(self, state: ClusterState, *, is_limited: bool = True) -> None:
@@ -82,15 +82,18 @@ class SnapshotBuilder:
         self._shape: tuple[Axes, tuple[str, ...]] | None = None
         self._shape_revision = 0
         self._windowed_tenants: frozenset[str] = frozenset()
-        self._revision = 0
-        nodes, closed, volumes = state.eligibility.nodes, state.anti_affinity.closed, state.volumes
-        self._answer_changes = Watch(state.servers.resources, state.eligibility.answers, state.servers.claimed)
+        self._answers = Given()
+        eligibility, servers, volumes = state.eligibility, state.servers, state.volumes
+        nodes, closed = eligibility.nodes, state.anti_affinity.closed
+        self._answer_changes = Watch(
+            servers.resources, eligibility.answers, eligibility.simplified.changes, servers.claimed
+        )
         self.closings = Watch(nodes, volumes.limits.changes, volumes.offers.changes)
         self._nomination_changes = Watch(state.nominations.changes)
         self._restricted = Memo(self._restrict, of=(nodes, closed), most=MAX_PLACEMENTS)
         self._labelled = Memo(self._close_unlabelled, of=(nodes,), most=MAX_PLACEMENTS)
         self._known_rules: dict[_Asked, ClassRules] = {}
-        self.window = Window(state.eligibility, state.rotation.changes, is_limited=is_limited)
+        self.window = Window(eligibility, state.rotation.changes, is_limited=is_limited)
 
     @property
     def is_current(self) -> bool:
@@ -260,7 +263,7 @@ class SnapshotBuilder:
         for group in choice.groups:
             if group.task_class is None or (group.is_stale and group.revision >= self._shape_revision):
                 self._rebuild(group)
-            elif group.revision != self._revision:
+            elif group.revision != self._answers.revision:
                 stale.append(group)
         stale.sort(key=attrgetter("revision"))  # so each has its turn however often something happens
         for group in stale[:most]:
@@ -270,7 +273,7 @@ class SnapshotBuilder:
                 self._lacks = True
                 continue
             assert group.task_class is not None
-            if group.revision != self._revision:
+            if group.revision != self._answers.revision:
                 self._old_classes.append(group.task_class)
             yield group.task_class
         nothing_r = (0,) * len(self._state.servers.axes)
@@ -281,7 +284,7 @@ class SnapshotBuilder:
     def _rebuild(self, group: Group) -> None:
         """Build the class of a group; the same object as before when nothing in it changed."""
         template, before = self._build_task_class(group.first, group.simple), group.task_class
-        group.is_stale, group.revision = False, self._revision
+        group.is_stale, group.revision = False, self._answers.revision
         if len(group) == 1:
             group.template = group.task_class = template
             return
@@ -298,7 +301,7 @@ class SnapshotBuilder:
         changed_terms = state.topology.take_changed()
         before, self._shape = self._shape, (state.servers.axes, state.servers.names)
         if is_other_answer:
-            self._revision += 1
+            self._answers.note_change()
         if before is None or self._shape[0] != before[0] or self._shape[1] is not before[1]:
             self._note_shape()
         elif is_other_answer:
@@ -315,7 +318,7 @@ class SnapshotBuilder:
     def _note_shape(self) -> None:
         """Note that no class of before goes with the nodes and resources of now."""
         changed = self._state.changed_queues
-        self._shape_revision = self._revision
+        self._shape_revision = self._answers.revision
         keys = list(self._list_unwindowed())
         if len(keys) <= due.MAX_DUE:
             changed.update(dict.fromkeys(keys))

@@ -30,7 +30,7 @@ from fairbind.cluster.classes.window_groups import Group, GroupKey, KeyGroups, g
 from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.objects.facts import Constraints
 from fairbind.cluster.state.queue_keys import QueueKey
-from fairbind.derived import Given
+from fairbind.derived import Given, Watch
 from fairbind.model import Rejection, RejectionKind, Task, TaskClass
 from fairbind.scheduling.cycle.order.task_queues import SortKey, compute_sort_key
 
@@ -94,7 +94,8 @@ class _Sorted:
     """
 
     def __init__(self, eligibility: Eligibility, queues: Iterable[TaskQueue]) -> None:
-        self._features_version = eligibility.features_version
+        self._simplified = Watch(eligibility.simplified.changes)
+        self._simplified.take()
         self.key_groups: dict[GroupKey, KeyGroups] = {}
         self.classes = 0.0
         self.unsupported: dict[Rejection, Group] = {}
@@ -125,9 +126,8 @@ class _Sorted:
         False: there are so many of them that it costs less to sort all again, which must be done.
         queues: of now; those that have changed besides are taken by `follow`.
         """
-        if self._features_version == self._eligibility.features_version:
+        if not self._simplified.take():
             return True
-        self._features_version = self._eligibility.features_version
         moved = self._list_moved()
         if len(moved) * MANY_MOVED_PART > len(self._places):
             return False

@@ -148,8 +148,8 @@ class Eligibility:
     """Verdicts for all constraints that were asked for, kept up to date node by node.
 
     index: of each node by its name, another object when nodes come or go.
-    nodes: as they were told last. answers: whether and where any constraints may go.
-    simplify: see `SimplifiedConstraints.get`; asked of thousands at a time.
+    nodes: as they were told last. answers: whether and where any constraints may go, by `simplify`.
+    simplify: see `SimplifiedConstraints.get`; asked of thousands at a time. simplified: who answers it.
     images: which nodes have which. rescored: those of which answers may be others.
     """
 
@@ -163,8 +163,8 @@ class Eligibility:
         self.index: Mapping[str, int] = {}
         self._selector: tuple[tuple[str, str], ...] = ()
         self._columns: NodeColumns | None = None
-        self._simplified = SimplifiedConstraints()
-        self.simplify = self._simplified.get
+        self.simplified = SimplifiedConstraints()
+        self.simplify = self.simplified.get
         self._verdicts: dict[Constraints, Verdict] = {}
         self._placements: dict[_Content, Placement] = {}
         self._most_reasons = MANY_REASONS
@@ -184,14 +184,14 @@ class Eligibility:
         self.nodes.note_change()
         self.answers.note_change()
         if kept is None or selector != self._selector:
-            self._follow_features(old, self._nodes)
+            self.simplified.follow(old, self._nodes)
             self._selector = selector
             self._verdicts.clear()
             self._forget_reasons()
             return
         fresh = np.flatnonzero(kept < 0).tolist()
         stays = set(kept.tolist())
-        self._follow_features(
+        self.simplified.follow(
             [node for index, node in enumerate(old) if index not in stays], [self._nodes[index] for index in fresh]
         )
         asked = self._prepare(fresh)
@@ -209,7 +209,7 @@ class Eligibility:
 
     def change_nodes(self, changed: Mapping[int, NodeFacts]) -> None:
         """Take nodes that changed, by index; the list stays as long as it is."""
-        self._follow_features([self._nodes[index] for index in changed], changed.values())
+        self.simplified.follow([self._nodes[index] for index in changed], changed.values())
         for index, node in changed.items():
             self._nodes[index] = node
         self._columns = None
@@ -245,11 +245,6 @@ class Eligibility:
 
     def __len__(self) -> int:
         return len(self._verdicts)
-
-    @property
-    def features_version(self) -> int:
-        """Grows when constraints that were simplified are now simplified in another way."""
-        return self._simplified.version
 
     def get_placement(self, constraints: Constraints) -> Placement:
         """Return where tasks with these constraints may go."""
@@ -315,10 +310,6 @@ class Eligibility:
         if not self._verdicts:
             return []
         return [(index, AskedNode(self._nodes[index], self._selector)) for index in indexes]
-
-    def _follow_features(self, old: Iterable[NodeFacts], new: Iterable[NodeFacts]) -> None:
-        if self._simplified.follow(old, new):
-            self.answers.note_change()
 
     def _forget_placements(self) -> None:
         """Forget the placements that no verdict gives any more."""

@@ -10,6 +10,7 @@ from weakref import ref
 
 from fairbind.cluster.filters.relevance import AskedKeys, FeatureChanges, NodeFeatures
 from fairbind.cluster.objects.facts import Constraints, NodeFacts
+from fairbind.derived import Given
 
 SPARE_KEYS = 1_024
 """So many keys may be remembered that constraints asked for which are gone."""
@@ -30,12 +31,12 @@ class _Known(ref[Constraints]):
 class SimplifiedConstraints:
     """What constraints come to on the nodes of now.
 
-    version: grows when constraints that were simplified come to something else. _known: by identity. _asked: what they
+    changes: after which constraints that were simplified come to something else. _known: by identity. _asked: what they
     all ask for; None: not known any more. _most_keys: with more it is found out again, when it is needed.
     """
 
     def __init__(self) -> None:
-        self.version = 0
+        self.changes = Given()
         self._features = NodeFeatures()
         self._known: dict[int, _Known] = {}
         self._asked: AskedKeys | None = AskedKeys()
@@ -64,14 +65,12 @@ class SimplifiedConstraints:
         assert isinstance(known, _Known)
         self._known.pop(known.number, None)
 
-    def follow(self, old: Iterable[NodeFacts], new: Iterable[NodeFacts]) -> bool:
-        """Take new nodes, or new states of nodes, in the place of old ones; False when nothing comes to another."""
+    def follow(self, old: Iterable[NodeFacts], new: Iterable[NodeFacts]) -> None:
+        """Take new nodes, or new states of nodes, in the place of old ones."""
         changes = self._features.replace(old, new)
         concerned = self._find_concerned(changes) if changes else ()
-        if not concerned or not self._simplify_again(concerned, has_taints=changes.has_taints):
-            return False
-        self.version += 1
-        return True
+        if concerned and self._simplify_again(concerned, has_taints=changes.has_taints):
+            self.changes.note_change()
 
     def _find_concerned(self, changes: FeatureChanges) -> Sequence[Constraints]:
         """Return the constraints that may come to something else."""

@@ -53,7 +53,7 @@ class NominationChange:
 
 
 class Nominations:
-    """All of them. changes: of them. priorities_to_follow: those that came or went; pods above may overtake others now."""
+    """All of them. changes: of them. priorities_to_follow: those that came or went, which pods above may overtake."""
 
     def __init__(self, eligibility: Eligibility) -> None:
         self.changes = Given()
