@@ -17,7 +17,6 @@ from house.tree import ROOT, find_files
 PACKAGES = ("cluster", "scheduling")
 MOST_DECLARED = 19
 KNOWN: dict[str, list[str]] = {
-    "cluster/classes/cluster_state.py": ["ClusterState.changed_queues"],
     "cluster/classes/window_groups.py": ["Group.is_stale"],
     "cluster/filters/anti_affinity.py": ["id"],
     "cluster/filters/attach_limits.py": ["AttachLimits._slot_versions"],

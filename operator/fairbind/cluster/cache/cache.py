@@ -422,7 +422,7 @@ class ClusterCache:
         """Have the classes of a tenant with these requests made again: other nodes rest for them than before."""
         tenant, requests = kind
         queues = self.state.queues_by_tenant.get(tenant, {})
-        self.state.changed_queues.update(dict.fromkeys(key for key in queues if key.demand.real == requests))
+        self.state.queues_to_build.add(key for key in queues if key.demand.real == requests)
         self._touch()
 
     def advance_rests(self, now: float) -> list[Rest]:

@@ -55,7 +55,7 @@ class ClusterState:
     turn it is before they place a pod. narrows_to_nodes: see `narrowing`. directory: whose namespace is whose. entries:
     pods by UID. by_namespace: their UIDs. queues: who waits, by class. queues_by_tenant: the same. waiting_constraints:
     how many queues have which. queues_about_volumes: how many bring volumes that are counted, or want some.
-    changed_queues: those that changed since the last snapshot. usage: by tenant. wanted: pods that hold or may be
+    queues_to_build: those that changed since the last snapshot. usage: by tenant. wanted: pods that hold or may be
     placed, the latter as of the last snapshot. nominations: free capacity that is reserved for pods that wait.
     forecast: where pods on their way will be. running: pod by pod. above: see `growths`. eligibility, anti_affinity,
     topology: the filters. rotation: whose pod terms are looked at.
@@ -86,7 +86,7 @@ class ClusterState:
         self.queues_by_tenant: dict[str, dict[QueueKey, TaskQueue]] = {}
         self.waiting_constraints: Counter[Constraints] = Counter()
         self.queues_about_volumes = 0
-        self.changed_queues: dict[QueueKey, None] = {}
+        self.queues_to_build = Rotation[QueueKey]()
         self.wanted = WantedPods()
         self.usage = Usage(self.wanted)
         self.forecast = Forecast()
@@ -259,7 +259,7 @@ class ClusterState:
                 if nomination is not None:
                     self._reserve(nomination)
                 self._get_queue(key).add(task)
-                self.changed_queues[key] = None
+                self.queues_to_build.add([key])
                 self.usage.wait(key.tenant)
                 self.usage.note_pod(key.tenant, facts.created)
             case Idle(tenant, gated):
@@ -287,7 +287,7 @@ class ClusterState:
                     self._withdraw(nomination)
                 queue = self.queues[key]
                 queue.remove(task)
-                self.changed_queues[key] = None
+                self.queues_to_build.add([key])
                 if not queue.tasks:
                     self._drop_queue(key)
                 self.usage.wait(key.tenant, -1)
@@ -443,7 +443,7 @@ class ClusterState:
             moves.setdefault((position.key, key), []).append(position.task)
             entry.position = Waiting(key, position.task, position.labels, position.nomination, position.pod_terms)
         for (before, key), tasks in moves.items():
-            self.changed_queues[before] = self.changed_queues[key] = None
+            self.queues_to_build.add((before, key))
             if before in self.to_image:
                 self.to_image.add([key])
             queue = self.queues[before]

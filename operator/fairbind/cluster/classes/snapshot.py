@@ -172,11 +172,11 @@ class SnapshotBuilder:
         state = self._state
         self._known_rules.clear()
         self._note_changed_placements()
-        state.changed_queues.update(dict.fromkeys(due.list_next(self._due, state.changed_queues, whole=whole)))
-        choices = self.window.choose(state.queues_by_tenant, len(state.waiting_constraints), state.changed_queues)
+        state.queues_to_build.add(due.list_next(self._due, state.queues_to_build, whole=whole))
+        choices = self.window.choose(state.queues_by_tenant, len(state.waiting_constraints), state.queues_to_build)
         changed_sides = self._windowed_tenants ^ choices.keys()
         for tenant in changed_sides:
-            state.changed_queues.update(dict.fromkeys(state.queues_by_tenant.get(tenant, ())))
+            state.queues_to_build.add(state.queues_by_tenant.get(tenant, ()))
         self._windowed_tenants = frozenset(choices)
         before, self._made = self._made, None
         added, removed = self._follow_queues(choices)
@@ -212,7 +212,7 @@ class SnapshotBuilder:
         """Build the classes of queues that changed, and return those that came and those that went."""
         state, task_classes = self._state, self._task_classes
         added, removed = list[TaskClass](), list[TaskClass]()
-        for key in state.changed_queues:
+        for key in state.queues_to_build:
             self._due.discard(key)
             queue, before, after = state.queues.get(key), task_classes.get(key), None
             if queue is None or key.tenant in windowed:
@@ -227,7 +227,7 @@ class SnapshotBuilder:
                 added.append(after)
             if before is not None:
                 removed.append(before)
-        state.changed_queues.clear()
+        state.queues_to_build.take_all()
         return added, removed
 
     def _count_placements(self, added: Iterable[TaskClass], removed: Iterable[TaskClass]) -> None:
@@ -317,11 +317,10 @@ class SnapshotBuilder:
 
     def _note_shape(self) -> None:
         """Note that no class of before goes with the nodes and resources of now."""
-        changed = self._state.changed_queues
         self._shape_revision = self._answers.revision
         keys = list(self._list_unwindowed())
         if len(keys) <= due.MAX_DUE:
-            changed.update(dict.fromkeys(keys))
+            self._state.queues_to_build.add(keys)
             return
         self._add_due(key for key in keys if key in self._task_classes)
         self._task_classes.clear()
@@ -341,7 +340,7 @@ class SnapshotBuilder:
             if key in self._task_classes:
                 fresh.append(key)
             else:  # a tenant's with very many queues, or one that has come just now
-                self._state.changed_queues[key] = None
+                self._state.queues_to_build.add([key])
         self._add_due(fresh)
 
     def _add_due(self, keys: Iterable[QueueKey]) -> None:
