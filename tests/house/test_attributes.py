@@ -21,7 +21,7 @@ KNOWN = {
     "SchedulingLoop": 21,
     "Reflector": 21,
     "Binder": 21,
-    "SnapshotBuilder": 20,
+    "SnapshotBuilder": 19,
     "AttachLimits": 20,
     "Devices": 19,
     "Topology": 18,

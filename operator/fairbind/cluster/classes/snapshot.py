@@ -91,7 +91,6 @@ class SnapshotBuilder:
         self.closings = Watch(nodes, volumes.limits.changes, volumes.offers.changes)
         self._nomination_changes = Watch(state.nominations.changes)
         self._restricted = Memo(self._restrict, of=(nodes, closed), most=MAX_PLACEMENTS)
-        self._labelled = Memo(self._close_unlabelled, of=(nodes,), most=MAX_PLACEMENTS)
         self._known_rules: dict[_Asked, ClassRules] = {}
         self.window = Window(eligibility, state.rotation.changes, is_limited=is_limited)
 
@@ -370,7 +369,7 @@ class SnapshotBuilder:
         if key.may_have_rules:
             open_ = placement
             if key.pod_terms is not None:
-                open_ = self._labelled(placement, key.pod_terms)
+                open_ = eligibility.share(self._state.topology.close_unlabelled(placement, key.pod_terms))
             open_ = self._state.topology.reserved.restrict(open_, key.rank, key.pod_terms, key.selected_by)
             if pin is None:
                 placement = open_
@@ -456,10 +455,6 @@ class SnapshotBuilder:
         """Return a placement without the nodes that placed pods close."""
         eligibility = self._state.eligibility
         return eligibility.share(self._state.anti_affinity.restrict(base, repelled, eligibility)) if repelled else base
-
-    def _close_unlabelled(self, base: Placement, pod_terms: PodTerms) -> Placement:
-        """Return a placement without the nodes that lack a label which pod terms need."""
-        return self._state.eligibility.share(self._state.topology.close_unlabelled(base, pod_terms))
 
     def add_detail(self, snapshot: Snapshot) -> Snapshot:
         """Return a snapshot of now with what each tenant holds task by task and server by server."""

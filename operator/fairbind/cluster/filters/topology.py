@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -440,9 +441,7 @@ class Topology:
         return counted_k
 
     def _have_keys(self, keys: Iterable[str]) -> BoolArray:
-        columns = self._eligibility.get_columns()
-        has_all_k: BoolArray = np.logical_and.reduce([columns.get_codes(key)[0] != NO_DOMAIN for key in keys])
-        return has_all_k
+        return reduce(np.logical_and, map(self._eligibility.get_columns().match_present, keys))
 
 
 def _choose(code_k: DomainArray, size: int, counted_k: BoolArray) -> Domains:
