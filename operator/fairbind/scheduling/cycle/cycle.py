@@ -206,6 +206,6 @@ class _Cycle:
         """Return every tenant's weighted dominant share after the placements, by name."""
         draft = self.draft
         if self.state is not None:
-            return self.state.compute_shares(self.snapshot, {bind.tenant for bind in draft.bindings})
+            return self.state.compute_shares({bind.tenant for bind in draft.bindings})
         total_r = self.snapshot.total_r
         return tuple([(name, progress.compute_share(total_r)) for name, progress in draft.progress_of.items()])

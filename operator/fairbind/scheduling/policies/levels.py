@@ -52,8 +52,8 @@ class Progress:
     name: str
     held_r: list[int]
     terms: Terms
-    version: int = 0
-    known: tuple[Sequence[int], int] | None = field(init=False, default=None)
+    version: int = field(default=0, compare=False)
+    known: tuple[Sequence[int], int] | None = field(init=False, default=None, compare=False)
 
     def add(self, share_demand_r: Sequence[int]) -> None:
         """Count one more task."""
@@ -90,10 +90,10 @@ class Progress:
         )
 
 
-def compute_progress(tenant: Tenant, snapshot: Snapshot, terms: Terms | None = None) -> Progress:
-    """Return the tenant's progress at the beginning of a cycle. terms: `compute_terms`, if they are known."""
+def compute_progress(tenant: Tenant, snapshot: Snapshot) -> Progress:
+    """Return the tenant's progress at the beginning of a cycle."""
     held_r = list(tenant.allocated_r) or [0] * len(snapshot.resources)
-    return Progress(tenant.name, held_r, compute_terms(tenant, snapshot) if terms is None else terms)
+    return Progress(tenant.name, held_r, compute_terms(tenant, snapshot))
 
 
 def compute_terms(tenant: Tenant, snapshot: Snapshot) -> Terms:
