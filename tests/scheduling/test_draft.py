@@ -51,6 +51,7 @@ def test_with_rules_about_domains_it_decides_like_one_made_anew(
             if is_asked:
                 walk.check()
         walk.check()
+        walk.go_back_to_the_start()
 
 
 @pytest.mark.slow
@@ -68,6 +69,7 @@ def test_it_decides_like_one_made_anew(
             if is_asked:
                 walk.check()
         walk.check()
+        walk.go_back_to_the_start()
 
 
 @given(snapshot=busy_snapshots(), policy=st.sampled_from(POLICY_IDS))

@@ -96,6 +96,7 @@ def hold_to_it(snapshot: Snapshot, before: list[Step], trial: list[Step], full: 
         assert capture(walk.draft) == start
         assert fill(walk.draft) == fill(other.draft)
         assert capture(walk.draft) == capture(other.draft) | {"remembered": capture(walk.draft)["remembered"]}
+        walk.go_back_to_the_start()
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
+from derived import find_wrong
 from fairbind.model import PolicySettings, Snapshot
 from fairbind.scheduling import POLICIES, CycleState, UnschedulableCache, run_cycle
 from fairbind.scheduling.cycle.draft import Draft, Mark
@@ -66,6 +67,7 @@ class Walk:
             # With a limit of 0: what a cycle places changes counts, and here none of it would be carried out.
             run_cycle(before, PolicySettings(policy), 0.0, limit=0, unschedulable=unschedulable, state=state)
         self.draft = Draft(snapshot, POLICIES[policy], unschedulable=unschedulable, state=state)
+        self.state, self.start = state, self.draft.checkpoint()
         self.story = Story()
         self.marks: list[tuple[Mark, Story]] = []
 
@@ -110,6 +112,11 @@ class Walk:
             mark, story = self.marks[-1]
             self.draft.rollback(mark)
             self.story = story.copy()
+
+    def go_back_to_the_start(self) -> None:
+        """Take all back; what is kept for the next cycle is what is computed from nothing."""
+        self.draft.rollback(self.start)
+        assert find_wrong(self.state) == []
 
     def check(self) -> None:
         anew = self.story.start_anew(self.snapshot, self.policy)

@@ -41,6 +41,8 @@ from fairbind.cluster.objects.facts import PodFacts
 from fairbind.cluster.state import consistency
 from fairbind.cluster.tenancy.tenants import TenantSpec, parse_tenant
 from fairbind.model import MAX_AMOUNT, PolicySettings, Snapshot, Unclaimed, Wait
+from fairbind.scheduling import CycleState, UnschedulableCache, run_cycle
+from fairbind.scheduling.cycle.draft import Draft
 
 ResourceType = Literal["pods", "nodes", "namespaces"]
 KINDS: tuple[ResourceType, ...] = ("pods", "nodes", "namespaces")
@@ -106,6 +108,7 @@ class Histories(RuleBasedStateMachine):
         self.created = 0
         self.pace = 1
         self.steps = 0
+        self.state, self.unschedulable = CycleState(), UnschedulableCache()
 
     # --- what happens in the cluster ---
 
@@ -254,6 +257,30 @@ class Histories(RuleBasedStateMachine):
             self.server.change(uid, lambda pod: pod["spec"].setdefault("nodeName", node))
         if outcome in {"failed", "postponed"}:
             self.forget(uid, postponed=outcome == "postponed")
+
+    @rule(limit=st.sampled_from((None, 2)), outcome=st.sampled_from(("carried out", "taken back", "fails")))
+    def run_cycle(self, limit: int | None, outcome: str) -> None:
+        """Decide about all that waits. A cycle that fails has decided already."""
+        snapshot, settings = self.cache.build_snapshot(), self.cache.settings
+        given: dict[str, Any] = {"limit": limit, "unschedulable": self.unschedulable, "state": self.state}
+        if outcome == "fails":
+            with patch.object(Draft, "end", side_effect=ZeroDivisionError), pytest.raises(ZeroDivisionError):
+                run_cycle(snapshot, settings, 0.0, **given)
+            return
+        bindings = run_cycle(snapshot, settings, 0.0, **given).bindings
+        assert limit is None or find_wrong(self.state) == []
+        for bind in bindings:
+            assert self.cache.assume(bind.task.uid, bind.server)
+            self.assumed[bind.task.uid] = bind.server
+        for bind in reversed(bindings) if outcome == "taken back" else ():
+            self.forget(bind.task.uid, postponed=False)
+
+    @rule(data=st.data())
+    def take_back_bind(self, data: st.DataObject) -> None:
+        """Let a pod wait again that was bound: no API server does that, but what-if does."""
+        uid = self.pick_pod(data, lambda pod: "nodeName" in pod["spec"] and pod["metadata"]["uid"] not in self.assumed)
+        if uid:
+            self.server.change(uid, lambda pod: pod["spec"].pop("nodeName"))
 
     def find_waiting(self) -> list[str]:
         return sorted(task.uid for c in self.cache.build_snapshot().task_classes for task in c.tasks)

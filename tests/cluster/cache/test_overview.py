@@ -272,7 +272,7 @@ class Pair:
         seen, unseen = getattr(self.looked_at, name), getattr(self.left_alone, name)
         if name in KINDS:
             return BothFeeds(seen, unseen)
-        if name in {"build_snapshot", "queries", "find_pod", "check_consistent", "_builder"}:
+        if name in {"build_snapshot", "queries", "find_pod", "check_consistent", "settings", "_builder"}:
             return seen
 
         def tell_both(*args: Any, **options: Any) -> Any:
