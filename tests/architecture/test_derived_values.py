@@ -24,8 +24,6 @@ KNOWN: dict[str, list[str]] = {
     "cluster/filters/term_index.py": ["TermIndex._waits_for"],
     "cluster/filters/topology.py": ["id"],
     "cluster/loop/rounds.py": ["Rounds.has_changed"],
-    "scheduling/cycle/cycle.py": ["id"],
-    "scheduling/cycle/draft.py": ["id"],
     "scheduling/cycle/servers/arrangements.py": ["Arrangement._gains_seen"],
     "scheduling/cycle/servers/shapes.py": [
         "PinnedShape._gains_seen",
@@ -33,14 +31,9 @@ KNOWN: dict[str, list[str]] = {
         "Shape._cursor",
         "Shape._gains_seen",
         "Shape._openings_seen",
-        "id",
     ],
     "scheduling/cycle/servers/topology.py": ["DomainFilter.openings"],
-    "scheduling/cycle/waits/explain.py": ["id"],
-    "scheduling/cycle/waits/reaches.py": ["id"],
-    "scheduling/cycle/waits/store.py": ["id"],
-    "scheduling/cycle/waits/unschedulable_cache.py": ["UnschedulableCache._seen", "id"],
-    "scheduling/fair_shares/demand_groups.py": ["id"],
+    "scheduling/cycle/waits/unschedulable_cache.py": ["UnschedulableCache._seen"],
     "scheduling/policies/levels.py": ["Progress.version"],
 }
 MADE_OF = re.compile(r"(valid|made|known|detailed)_(for|of)$|_for$")

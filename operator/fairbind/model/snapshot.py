@@ -78,5 +78,5 @@ class Snapshot:
 
 def leave_out(task_classes: Iterable[TaskClass], others: Iterable[TaskClass]) -> list[TaskClass]:
     """Return the classes that are not among others, by identity."""
-    ids = set(map(id, others))
-    return [each for each in task_classes if id(each) not in ids]
+    gone = set(others)
+    return [each for each in task_classes if each not in gone]

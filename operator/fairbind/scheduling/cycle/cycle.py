@@ -13,7 +13,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
-from fairbind.model import CycleReport, InvalidProblemError, PolicySettings, Snapshot, TaskClass, Wait, plan_each
+from fairbind.model import (
+    CycleReport,
+    InvalidProblemError,
+    Placement,
+    PolicySettings,
+    Snapshot,
+    TaskClass,
+    Wait,
+    plan_each,
+)
 from fairbind.model.reservations import ReservationSettings
 from fairbind.scheduling.cycle.checks import check_snapshot
 from fairbind.scheduling.cycle.draft import Draft, expect_undefined_scores
@@ -163,14 +172,14 @@ class _Cycle:
         """Return the waits of classes that are not remembered."""
         draft = self.draft
         waiting = [queue for queue in draft.queues if queue.sort_key is not None and queue.task_class.blocked is None]
-        stuck = [queue for queue in waiting if complete or queue.fits_nowhere or id(queue.task_class) in draft.replaced]
+        stuck = [queue for queue in waiting if complete or queue.fits_nowhere or queue.task_class in draft.replaced]
         blocked = [queue for queue in draft.queues if queue.task_class.blocked is not None]
-        kept: dict[int, Wait] = {}
+        kept: dict[TaskClass, Wait] = {}
         if not self.explains:
             remembered_waits = draft.remembered_waits
-            again = [id(queue.task_class) for queue in stuck if queue.never_fitted]
-            kept = {id_: remembered_waits[id_] for id_ in again if id_ in remembered_waits}
-            stuck = [queue for queue in stuck if id(queue.task_class) not in kept]
+            again = [queue.task_class for queue in stuck if queue.never_fitted]
+            kept = {each: remembered_waits[each] for each in again if each in remembered_waits}
+            stuck = [queue for queue in stuck if queue.task_class not in kept]
         if not (stuck or blocked):
             return list(kept.values())
         refusals = Refusals(self.snapshot, draft.free, draft.topology)
@@ -195,7 +204,7 @@ class _Cycle:
         parts: list[tuple[TaskClass, Collection[tuple[int, ...]]]]
         parts = [(queue.task_class, [queue.task_class.demand_r]) for queue in waiting]
         parts.extend(self.draft.remembered.list_reaches())
-        kinds: dict[tuple[str, int, str | None], Contender] = {}
+        kinds: dict[tuple[str, Placement, str | None], Contender] = {}
         for task_class, demands in parts:
             progress = self.draft.progress_of[task_class.tenant]
             key = task_class.tenant, *identify_reach(task_class)

@@ -112,10 +112,10 @@ class Draft:
         self.free = FreeCapacity(snapshot.servers)
         self.deferred = NOTHING_DEFERRED
         self.unseen: list[TaskClass] = []
-        self.replaced: AbstractSet[int] = frozenset()
-        self.remembered_waits: dict[int, Wait] = {}
+        self.replaced: AbstractSet[TaskClass] = frozenset()
+        self.remembered_waits: dict[TaskClass, Wait] = {}
         looked_at: Sequence[TaskClass] = snapshot.task_classes
-        self._only_servers: dict[int, Sequence[int]] = {}
+        self._only_servers: dict[TaskClass, Sequence[int]] = {}
         self._unschedulable = unschedulable
         self._defers = defers
         if unschedulable is None:
@@ -373,8 +373,8 @@ class Draft:
         task_classes = self.deferred.let_go(tenant)
         if not task_classes:
             return []
-        self.remembered_waits.update((id(each), self.remembered[each]) for each in task_classes)
-        self._only_servers.update((id(each), self.deferred.servers) for each in task_classes)
+        self.remembered_waits.update((each, self.remembered[each]) for each in task_classes)
+        self._only_servers.update(dict.fromkeys(task_classes, self.deferred.servers))
         self.remembered.change(removed=task_classes)
         queues = self._build_queues(task_classes)
         self.queues.extend(queues)

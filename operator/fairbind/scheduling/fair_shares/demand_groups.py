@@ -86,7 +86,7 @@ def group_servers(snapshot: Snapshot) -> ServerGroups:
     """Return the classes of usable servers that no placement of a task divides."""
     servers = snapshot.servers
     usable = np.flatnonzero(servers.usable_k)
-    arrays = {id(placement.eligible_k): placement.eligible_k for placement in _find_placements(snapshot)}
+    arrays = {each.eligible_k.tobytes(): each.eligible_k for each in dict.fromkeys(_find_placements(snapshot))}
     column = servers.class_k[usable].astype(np.int64)
     columns = [column, *(eligible_k[usable].astype(np.int64) for eligible_k in arrays.values())]
     label = np.zeros(len(usable), dtype=np.int64)
@@ -201,8 +201,8 @@ class _Answers:
         self._groups = groups
         self._axes = axes
         self._total_r = total_r
-        self._reached: dict[int, BoolArray] = {}
-        self._usable: dict[tuple[int, tuple[int, ...], bool], BoolArray] = {}
+        self._reached: dict[Placement, BoolArray] = {}
+        self._usable: dict[tuple[Placement, tuple[int, ...], bool], BoolArray] = {}
         self._picked: dict[tuple[int, ...], FloatArray] = {}
 
     def find_usable(self, placement: Placement, demand_r: tuple[int, ...], *, rests: bool = False) -> BoolArray:
@@ -210,12 +210,12 @@ class _Answers:
 
         rests: whether some of the tasks may be on servers that are not usable.
         """
-        key = id(placement), demand_r, rests
+        key = placement, demand_r, rests
         known = self._usable.get(key)
         if known is None:
-            reached_p = self._reached.get(id(placement))
+            reached_p = self._reached.get(placement)
             if reached_p is None:
-                reached_p = self._reached[id(placement)] = self._groups.find_reached(placement.eligible_k)
+                reached_p = self._reached[placement] = self._groups.find_reached(placement.eligible_k)
             fits_p: BoolArray = np.all(np.array(demand_r, dtype=np.float64) <= self._groups.most_pr, axis=1)
             usable_p = reached_p & fits_p
             if rests and self._groups.resting is not None:
@@ -247,13 +247,13 @@ class _Answers:
 
 def _count_alike(snapshot: Snapshot) -> Iterator[tuple[TaskClass, int]]:
     """Yield what may be placed, and how many tasks: classes that only differ in the server they are pinned to once."""
-    counts: Counter[tuple[str, tuple[int, ...], tuple[int, ...], int]] = Counter()
-    pinned: dict[tuple[str, tuple[int, ...], tuple[int, ...], int], TaskClass] = {}
+    counts: Counter[tuple[str, tuple[int, ...], tuple[int, ...], Placement]] = Counter()
+    pinned: dict[tuple[str, tuple[int, ...], tuple[int, ...], Placement], TaskClass] = {}
     for each in snapshot.task_classes:
         if each.blocked is None and each.pin is None:
             yield each, len(each.tasks)
         elif each.blocked is None and each.is_eligible:
-            key = each.tenant, each.demand_r, each.share_demand_r, id(each.placement)
+            key = each.tenant, each.demand_r, each.share_demand_r, each.placement
             pinned.setdefault(key, each)
             counts[key] += len(each.tasks)
     for key, task_class in pinned.items():

@@ -57,12 +57,11 @@ class Shapes:
         fit: FitRule,
         choices: RandomChoices | None,
         topology: TopologyState,
-        only_servers: Mapping[int, Sequence[int]],
+        only_servers: Mapping[TaskClass, Sequence[int]],
     ) -> None:
         """Take the working state of a cycle. choices: None when every server with capacity is looked at.
 
-        only_servers: of some classes, by identity, the only servers on which a task fits as long as none gains free
-        capacity.
+        only_servers: of some classes, the only servers on which a task fits as long as none gains free capacity.
         """
         self._topology = topology
         self._only_servers = only_servers
@@ -116,7 +115,7 @@ class Shapes:
                 pools,
                 self._choices,
                 self._topology,
-                self._only_servers.get(id(task_class)),
+                self._only_servers.get(task_class),
             )
             self._shapes[key] = shape
         return shape

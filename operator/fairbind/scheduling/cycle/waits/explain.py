@@ -79,14 +79,14 @@ class Refusals:
         self._free = free
         self._topology = topology
         self._insufficient_r = [Rejection(RejectionKind.INSUFFICIENT, resource) for resource in snapshot.resources]
-        self._known: dict[tuple[tuple[int, ...], int, DomainRules | None], Rejections] = {}
-        self._clear: dict[tuple[int, DomainRules | None], _Clear] = {}
+        self._known: dict[tuple[tuple[int, ...], Placement, DomainRules | None], Rejections] = {}
+        self._clear: dict[tuple[Placement, DomainRules | None], _Clear] = {}
 
     def compute_rejections(self, task_class: TaskClass) -> Rejections:
         """Return (rejection, servers) pairs, sorted."""
         if task_class.pin is not None:
             return self._count_pinned(task_class, task_class.pin)
-        key = task_class.demand_r, id(task_class.placement), task_class.rules
+        key = task_class.demand_r, task_class.placement, task_class.rules
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = self._count(task_class.demand_r, task_class.placement, task_class.rules)
@@ -116,9 +116,9 @@ class Refusals:
         return next(rejection for rejection, refused_k in refusals if refused_k[server])
 
     def _count(self, demand_r: Sequence[int], placement: Placement, rules: DomainRules | None) -> Rejections:
-        clear = self._clear.get((id(placement), rules))
+        clear = self._clear.get((placement, rules))
         if clear is None:
-            clear = self._clear[id(placement), rules] = self._split(placement, rules)
+            clear = self._clear[placement, rules] = self._split(placement, rules)
         lacking = clear.count_lacking(demand_r)
         known = clear.answers.get(lacking)
         if known is None:
@@ -215,8 +215,8 @@ class Rivals:
         self._pools = measure.pools
         self._snapshot = snapshot
         self._reaches = reaches
-        self._pools_of: dict[int, IndexArray] = {}
-        self._reasons: dict[tuple[str, tuple[int, ...], int, str | None], FairnessReason | None] = {}
+        self._pools_of: dict[Placement, IndexArray] = {}
+        self._reasons: dict[tuple[str, tuple[int, ...], Placement, str | None], FairnessReason | None] = {}
         self._rankings: dict[int, list[tuple[int, str, Progress]]] = {}
         self._pool_bits: dict[int, int] = {}
         self._progress_of: dict[str, Progress] = {}
@@ -274,12 +274,12 @@ class Rivals:
         if pin is not None:
             server = find_pinned(pin, self._snapshot.servers)
             return np.array([] if server is None else [self._pools.get_pool(server)], dtype=np.intp)
-        pools = self._pools_of.get(id(placement))
+        pools = self._pools_of.get(placement)
         if pools is None:
             eligible_k = placement.eligible_k & self._snapshot.servers.accepting_k
             pool_k = self._pools.pool_k
             pools = np.zeros(int(eligible_k.any()), dtype=np.intp) if pool_k is None else np.unique(pool_k[eligible_k])
-            self._pools_of[id(placement)] = pools
+            self._pools_of[placement] = pools
         return pools
 
     def _get_pool_bits(self, pool: int) -> int:
@@ -300,6 +300,6 @@ class Rivals:
         return ranking
 
 
-def identify_reach(task_class: TaskClass) -> tuple[int, str | None]:
-    """Return what is the same for classes that may use the same servers, while they live."""
-    return id(task_class.placement), None if task_class.pin is None else task_class.pin.name
+def identify_reach(task_class: TaskClass) -> tuple[Placement, str | None]:
+    """Return what is the same for classes that may use the same servers."""
+    return task_class.placement, None if task_class.pin is None else task_class.pin.name

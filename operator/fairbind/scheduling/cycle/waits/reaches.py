@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairbind.model import Pin, RejectionKind, ServerTable, TaskClass
+from fairbind.model import Pin, Placement, RejectionKind, ServerTable, TaskClass
 from fairbind.model.servers import BoolArray
 
 EVERY = -1
@@ -20,7 +20,7 @@ class Reaches:
     def __init__(self, servers: ServerTable) -> None:
         self._servers = servers
         self._least_r: list[int] = servers.capacity_kr.min(axis=0).tolist() if servers.names else []
-        self._admitting: dict[int, int] = {}
+        self._admitting: dict[Placement, int] = {}
         self._large: dict[tuple[int, int], int] = {}
 
     def find_admitting(self, task_class: TaskClass) -> int:
@@ -29,9 +29,9 @@ class Reaches:
         if pin is not None:
             server = find_pinned(pin, self._servers)
             return 0 if server is None else compute_bit(server, len(placement.eligible_k))
-        bits = self._admitting.get(id(placement))
+        bits = self._admitting.get(placement)
         if bits is None:
-            bits = self._admitting[id(placement)] = compute_bits(placement.eligible_k & self._servers.accepting_k)
+            bits = self._admitting[placement] = compute_bits(placement.eligible_k & self._servers.accepting_k)
         return bits
 
     def find_holding(self, demand_r: tuple[int, ...]) -> int:

@@ -34,12 +34,12 @@ MANY_SERVERS = 8
 
 _Key = tuple[str, SortKey]
 
-_TenantReach = tuple[str, int, str | None]
+_TenantReach = tuple[str, Placement, str | None]
 """A tenant, and what is the same for classes that may use the same servers."""
 
 
 class Remembered:
-    """Waits by tenant and sort key, one for a class, which is told by its identity. rule: gives the sort key.
+    """Waits by tenant and sort key, one for a class. rule: gives the sort key.
 
     _index: None: to be made of all when it is asked. _reserved: the classes that may use reserved capacity.
     _reaches: for each tenant and reach, what classes ask for, and one that has it. _ends: waits by what else ends them.
@@ -53,23 +53,23 @@ class Remembered:
 
     def clear(self) -> None:
         """Forget all."""
-        self._wait_of: dict[int, Wait] = {}
+        self._wait_of: dict[TaskClass, Wait] = {}
         self._keys: list[_Key] = []
         self._ordered: list[Wait] = []
         self._waits: tuple[Wait, ...] | None = ()
         self._index: _Index | None = None
         self._ends = Ends()
-        self._reserved: dict[int, TaskClass] = {}
+        self._reserved: dict[TaskClass, None] = {}
         self._reaches: dict[_TenantReach, _Count] = {}
 
     def __len__(self) -> int:
         return len(self._ordered)
 
     def __contains__(self, task_class: TaskClass) -> bool:
-        return id(task_class) in self._wait_of
+        return task_class in self._wait_of
 
     def __getitem__(self, task_class: TaskClass) -> Wait:
-        return self._wait_of[id(task_class)]
+        return self._wait_of[task_class]
 
     @property
     def waits(self) -> tuple[Wait, ...]:
@@ -125,7 +125,7 @@ class Remembered:
     def find_fitting(self, grown: IndexArray, free: FreeCapacity) -> Iterable[Fitting]:
         """Return the classes of which a task may fit on one of the servers that have gained free capacity."""
         if self._reserved:  # whatever is left, which what is reserved is not part of
-            yield Fitting(list(self._reserved.values()), is_plain=False)
+            yield Fitting(list(self._reserved), is_plain=False)
         if not len(grown):
             return
         if self._index is None:
@@ -146,7 +146,7 @@ class Remembered:
         return self._ends.find_ended(events, usage, now)
 
     def _remove(self, task_class: TaskClass) -> None:
-        wait = self._wait_of.pop(id(task_class))
+        wait = self._wait_of.pop(task_class)
         n = self._find(wait)
         del self._keys[n], self._ordered[n]
         self._note_gone(wait)
@@ -156,7 +156,7 @@ class Remembered:
         n = bisect_left(self._keys, key)
         self._keys.insert(n, key)
         self._ordered.insert(n, wait)
-        self._wait_of[id(wait.task_class)] = wait
+        self._wait_of[wait.task_class] = wait
         self._note(wait)
 
     def _find(self, wait: Wait) -> int:
@@ -169,12 +169,12 @@ class Remembered:
         self._index = None
         wait_of = self._wait_of
         for task_class in removed:
-            self._note_gone(wait_of.pop(id(task_class)))
+            self._note_gone(wait_of.pop(task_class))
         entries = list(zip(self._keys, self._ordered, strict=True))
         if removed:
-            entries = [entry for entry in entries if id(entry[1].task_class) in wait_of]
+            entries = [entry for entry in entries if entry[1].task_class in wait_of]
         for wait in added:
-            wait_of[id(wait.task_class)] = wait
+            wait_of[wait.task_class] = wait
             self._note(wait)
         entries.extend((self.compute_key(wait), wait) for wait in added)
         entries.sort(key=itemgetter(0))
@@ -191,7 +191,7 @@ class Remembered:
             count = self._reaches[reach] = _Count(task_class)
         count.demands[task_class.demand_r] = count.demands.get(task_class.demand_r, 0) + 1
         if task_class.placement.reserved:
-            self._reserved[id(task_class)] = task_class
+            self._reserved[task_class] = None
         elif self._index is not None:
             self._index.add(wait)
 
@@ -207,7 +207,7 @@ class Remembered:
         if not count.demands:
             del self._reaches[reach]
         if task_class.placement.reserved:
-            del self._reserved[id(task_class)]
+            del self._reserved[task_class]
         elif self._index is not None:
             self._index.discard(wait)
 
@@ -249,14 +249,14 @@ class _Demands:
         self.placement = placement
         self.is_plain = is_plain
         self._classes: list[TaskClass] = []
-        self._place_of: dict[int, int] = {}
+        self._place_of: dict[TaskClass, int] = {}
         self._demand_rn: FloatArray | None = None
 
     def __len__(self) -> int:
         return len(self._classes)
 
     def add(self, task_class: TaskClass) -> None:
-        place = self._place_of[id(task_class)] = len(self._classes)
+        place = self._place_of[task_class] = len(self._classes)
         self._classes.append(task_class)
         if self._demand_rn is not None:
             if place == self._demand_rn.shape[1]:
@@ -265,10 +265,10 @@ class _Demands:
 
     def discard(self, task_class: TaskClass) -> None:
         """Take a class out; the last one takes its place."""
-        place, last = self._place_of.pop(id(task_class)), self._classes.pop()
+        place, last = self._place_of.pop(task_class), self._classes.pop()
         if last is not task_class:
             self._classes[place] = last
-            self._place_of[id(last)] = place
+            self._place_of[last] = place
             if self._demand_rn is not None:
                 self._demand_rn[:, place] = self._demand_rn[:, len(self._classes)]
 
@@ -289,8 +289,8 @@ class _Index:
     __slots__ = ("_by_pin", "_by_placement")
 
     def __init__(self) -> None:
-        self._by_placement: dict[tuple[int, bool], _Demands] = {}
-        self._by_pin: dict[int, dict[int, TaskClass]] = {}
+        self._by_placement: dict[tuple[Placement, bool], _Demands] = {}
+        self._by_pin: dict[int, dict[TaskClass, None]] = {}
 
     def add(self, wait: Wait) -> None:
         """Take a class, if free capacity may end its wait."""
@@ -299,13 +299,13 @@ class _Index:
         task_class = wait.task_class
         placement, pin = task_class.placement, task_class.pin
         if pin is None:
-            key = id(placement), is_plain(wait)
+            key = placement, is_plain(wait)
             demands = self._by_placement.get(key)
             if demands is None:
                 demands = self._by_placement[key] = _Demands(placement, is_plain=key[1])
             demands.add(task_class)
         elif pin.server is not None:
-            self._by_pin.setdefault(pin.server, {})[id(task_class)] = task_class
+            self._by_pin.setdefault(pin.server, {})[task_class] = None
 
     def discard(self, wait: Wait) -> None:
         """Forget a class that was added or offered to `add`."""
@@ -313,14 +313,14 @@ class _Index:
             return
         task_class, pin = wait.task_class, wait.task_class.pin
         if pin is None:
-            key = id(task_class.placement), is_plain(wait)
+            key = task_class.placement, is_plain(wait)
             demands = self._by_placement[key]
             demands.discard(task_class)
             if not demands:
                 del self._by_placement[key]
         elif pin.server is not None:
             pinned = self._by_pin[pin.server]
-            del pinned[id(task_class)]
+            del pinned[task_class]
             if not pinned:
                 del self._by_pin[pin.server]
 
@@ -339,7 +339,7 @@ class _Index:
         for server, left_r in zip(servers, left_nr, strict=True) if self._by_pin else ():
             pinned = self._by_pin.get(server)
             if pinned:
-                yield Fitting(choose_fitting(pinned.values(), left_r), is_plain=False)
+                yield Fitting(choose_fitting(pinned, left_r), is_plain=False)
 
 
 def compute_demands(classes: Sequence[TaskClass], axes: int) -> FloatArray:

@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fairbind.model import DomainRules, Domains, Event, LimitRule, ServerTable, Snapshot, TaskClass, Wait
+from fairbind.model import DomainRules, Domains, Event, LimitRule, Placement, ServerTable, Snapshot, TaskClass, Wait
 from fairbind.model.servers import BoolArray, FloatArray, IndexArray
 from fairbind.scheduling.cycle.order.task_queues import SortRule, compute_sort_key
 from fairbind.scheduling.cycle.servers.free_capacity import FreeCapacity
@@ -46,17 +46,17 @@ class Recalled(NamedTuple):
     """What fits nowhere, and all others.
 
     remembered: the draft changes it. deferred: of it, what one of a few servers has free capacity for now, if others do
-    not take it before. others: the other classes. replaced: of these, by identity, those that may go elsewhere than
-    before and fit nowhere either. remembered_waits: of the same, what fitted nowhere, with explanations that hold if it
-    still does, with older counts. only_servers: of the same, what may fit on these servers only.
+    not take it before. others: the other classes. replaced: of these, those that may go elsewhere than before and fit
+    nowhere either. remembered_waits: of the same, what fitted nowhere, with explanations that hold if it still does,
+    with older counts. only_servers: of the same, what may fit on these servers only.
     """
 
     remembered: Remembered
     deferred: DeferredClasses
-    replaced: AbstractSet[int]
+    replaced: AbstractSet[TaskClass]
     others: Sequence[TaskClass]
-    remembered_waits: dict[int, Wait]
-    only_servers: dict[int, Sequence[int]]
+    remembered_waits: dict[TaskClass, Wait]
+    only_servers: dict[TaskClass, Sequence[int]]
 
 
 class UnschedulableCache:
@@ -88,7 +88,7 @@ class UnschedulableCache:
         self._left_rk: FloatArray = np.zeros((0, 0))
         self._taken_keys: dict[int, frozenset[str]] = {}
         self._remembered = Remembered(compute_sort_key)
-        self._others: dict[int, TaskClass] = {}
+        self._others: dict[TaskClass, None] = {}
         self._seen: tuple[TaskClass, ...] | None = None
         self._next_forgotten = 0
         self._events: set[Event] = set()
@@ -117,7 +117,7 @@ class UnschedulableCache:
         self._next_forgotten = (first + most) % count
         gone = [waits[n % count].task_class for n in range(first, first + most)]
         self._remembered.change(removed=gone)
-        self._others.update((id(task_class), task_class) for task_class in gone)
+        self._others.update(dict.fromkeys(gone))
 
     def keep(
         self, snapshot: Snapshot, free: FreeCapacity, topology: TopologyState, others: Iterable[TaskClass]
@@ -134,12 +134,12 @@ class UnschedulableCache:
         self._left_rk, self._taken_keys = free.left_rk, free.taken_keys
         remembered = self._remembered
         remembered.change(removed=passing)
-        self._others = {id(each): each for each in chain(others, passing) if each not in remembered}
+        self._others = dict.fromkeys(each for each in chain(others, passing) if each not in remembered)
 
     def _find_passing(self, servers: ServerTable, free: FreeCapacity, topology: TopologyState) -> list[TaskClass]:
         """Return the remembered classes that only rules about what this cycle placed keep from some server."""
         closed, found = topology.find_newly_closed(), list[TaskClass]()
-        most: dict[tuple[int, DomainRules], Sequence[float] | None] = {}
+        most: dict[tuple[Placement, DomainRules], Sequence[float] | None] = {}
         for wait in self._remembered.waits if closed else ():
             task_class = wait.task_class
             rules, placement, pin = task_class.rules, task_class.placement, task_class.pin
@@ -149,7 +149,7 @@ class UnschedulableCache:
                 is_kept = pin.server is not None and bool(closed[rules][pin.server])
                 most_r = free.left_rk[:, pin.server].tolist() if is_kept else None
             else:
-                key = id(placement), rules
+                key = placement, rules
                 if key not in most:
                     kept_k = closed[rules] & placement.eligible_k & servers.accepting_k
                     most[key] = free.left_rk[:, kept_k].max(axis=1).tolist() if kept_k.any() else None
@@ -173,10 +173,10 @@ class UnschedulableCache:
                 self._remembered = Remembered(rule)
             return Recalled(self._remembered, NOTHING_DEFERRED, frozenset(), snapshot.task_classes, {}, {})
         remembered, others, changes = self._remembered, self._others, snapshot.compute_changes(before)
-        removed = [task_class for task_class in changes.removed if others.pop(id(task_class), None) is None]
+        removed = [each for each in changes.removed if others.pop(each, each) is each]
         waited_for_capacity = [each for each in removed if remembered[each].is_for_capacity]
         remembered.change(removed=removed)
-        others.update((id(each), each) for each in changes.added)
+        others.update(dict.fromkeys(changes.added))
         grown = self._find_grown(snapshot.servers, free)
         replaced = set(_find_still_stuck(changes.added, waited_for_capacity, snapshot.servers, grown, free))
         parts = list(remembered.find_fitting(grown, free))
@@ -188,11 +188,11 @@ class UnschedulableCache:
         ended = remembered.find_ended(events, _Usage(snapshot), now)
         fitting = [each for part in parts if not (part.is_plain and defers) for each in part.classes]
         fitting = [*(each for each in fitting if each not in ended), *ended]
-        remembered_waits = {id(each): wait for each in fitting if (wait := remembered[each]).is_for_capacity}
-        only_servers = {id(each): servers for each in fitting if servers and is_plain(remembered[each])}
+        remembered_waits = {each: wait for each in fitting if (wait := remembered[each]).is_for_capacity}
+        only_servers = {each: servers for each in fitting if servers and is_plain(remembered[each])}
         remembered.change(removed=fitting)
-        others.update((id(each), each) for each in fitting)
-        return Recalled(remembered, deferred, replaced, list(others.values()), remembered_waits, only_servers)
+        others.update(dict.fromkeys(fitting))
+        return Recalled(remembered, deferred, replaced, list(others), remembered_waits, only_servers)
 
     def _goes_with(self, snapshot: Snapshot, rule: SortRule) -> bool:
         """Whether what is remembered goes with these servers and this order."""
@@ -232,21 +232,21 @@ def _find_still_stuck(
     servers: ServerTable,
     grown: IndexArray,
     free: FreeCapacity,
-) -> Iterator[int]:
-    """Yield those that were added, by identity, that fit nowhere: neither did the class in whose place they stand.
+) -> Iterator[TaskClass]:
+    """Yield those that were added that fit nowhere: neither did the class in whose place they stand.
 
     removed: remembered classes. grown: the servers on which something may fit that did not.
     """
-    old = {id(task_class.tasks): task_class for task_class in removed}
+    old = {task_class.tasks[0].uid: task_class for task_class in removed}
     for task_class in added if old else ():
-        former = old.get(id(task_class.tasks))
-        if former is not None and _is_elsewhere_only(former, task_class):
+        former = old.get(task_class.tasks[0].uid)
+        if former is not None and former.tasks is task_class.tasks and _is_elsewhere_only(former, task_class):
             opened_k = ~former.placement.eligible_k | _find_unlimited(task_class)
             opened_k[grown] = True
             opened_k &= task_class.placement.eligible_k & servers.accepting_k
             most_r = free.left_rk[:, opened_k].max(axis=1, initial=-1.0)
             if any(map(gt, task_class.demand_r, most_r.tolist())):
-                yield id(task_class)
+                yield task_class
 
 
 def _list_limits(task_class: TaskClass) -> list[LimitRule]:
