@@ -33,7 +33,6 @@ KNOWN: dict[str, list[str]] = {
         "Shape._openings_seen",
     ],
     "scheduling/cycle/servers/topology.py": ["DomainFilter.openings"],
-    "scheduling/cycle/waits/unschedulable_cache.py": ["UnschedulableCache._seen"],
     "scheduling/policies/levels.py": ["Progress.version"],
 }
 MADE_OF = re.compile(r"(valid|made|known|detailed)_(for|of)$|_for$")

@@ -64,32 +64,26 @@ class UnschedulableCache:
 
     A wait stays valid for a task class that is the same object in both snapshots. All other classes are looked at.
 
-    _seen: the classes of the last cycle, all of which are remembered or among `_others`, which are told by their
-    identities; None: of no cycle, or of one that did not come to its end.
+    _before: the snapshot of the last cycle, all of whose classes are remembered or among `_others`; None: there was no
+    cycle, or it did not come to its end.
     """
 
     __slots__ = (
-        "_accepting_k",
+        "_before",
         "_events",
         "_left_rk",
-        "_names",
         "_next_forgotten",
         "_others",
         "_remembered",
-        "_resources",
-        "_seen",
         "_taken_keys",
     )
 
     def __init__(self) -> None:
-        self._resources: tuple[str, ...] = ()
-        self._names: tuple[str, ...] = ()
-        self._accepting_k: BoolArray = np.zeros(0, dtype=np.bool_)
+        self._before: Snapshot | None = None
         self._left_rk: FloatArray = np.zeros((0, 0))
         self._taken_keys: dict[int, frozenset[str]] = {}
         self._remembered = Remembered(compute_sort_key)
         self._others: dict[TaskClass, None] = {}
-        self._seen: tuple[TaskClass, ...] | None = None
         self._next_forgotten = 0
         self._events: set[Event] = set()
 
@@ -101,7 +95,7 @@ class UnschedulableCache:
         """Have the next cycle look at everything."""
         self._events.clear()
         self._remembered.clear()
-        self._others, self._seen = {}, None
+        self._others, self._before = {}, None
 
     def forget_some(self, most: int) -> None:
         """Forget so many waits, so that the next cycle looks at these classes.
@@ -128,9 +122,7 @@ class UnschedulableCache:
         them.
         """
         passing = self._find_passing(snapshot.servers, free, topology)
-        self._seen = snapshot.task_classes
-        self._resources, self._names = snapshot.resources, snapshot.servers.names
-        self._accepting_k = snapshot.servers.accepting_k
+        self._before = snapshot
         self._left_rk, self._taken_keys = free.left_rk, free.taken_keys
         remembered = self._remembered
         remembered.change(removed=passing)
@@ -166,18 +158,18 @@ class UnschedulableCache:
         Where no `keep` follows, the next cycle looks at everything.
         defers: whether what may fit on few servers is deferred where it can be.
         """
-        before, self._seen = self._seen, None
+        before, self._before = self._before, None
         events, self._events = self._events, set()
-        if before is None or not len(self._remembered) or not self._goes_with(snapshot, rule):
+        if before is None or not len(self._remembered) or not self._goes_with(before, snapshot, rule):
             if len(self._remembered) or self._remembered.rule is not rule:
                 self._remembered = Remembered(rule)
             return Recalled(self._remembered, NOTHING_DEFERRED, frozenset(), snapshot.task_classes, {}, {})
-        remembered, others, changes = self._remembered, self._others, snapshot.compute_changes(before)
+        remembered, others, changes = self._remembered, self._others, snapshot.compute_changes(before.task_classes)
         removed = [each for each in changes.removed if others.pop(each, each) is each]
         waited_for_capacity = [each for each in removed if remembered[each].is_for_capacity]
         remembered.change(removed=removed)
         others.update(dict.fromkeys(changes.added))
-        grown = self._find_grown(snapshot.servers, free)
+        grown = self._find_grown(before.servers, snapshot.servers, free)
         replaced = set(_find_still_stuck(changes.added, waited_for_capacity, snapshot.servers, grown, free))
         parts = list(remembered.find_fitting(grown, free))
         servers = grown.tolist() if len(grown) <= SINGLE_SCORES else []
@@ -194,14 +186,14 @@ class UnschedulableCache:
         others.update(dict.fromkeys(fitting))
         return Recalled(remembered, deferred, replaced, list(others), remembered_waits, only_servers)
 
-    def _goes_with(self, snapshot: Snapshot, rule: SortRule) -> bool:
+    def _goes_with(self, before: Snapshot, snapshot: Snapshot, rule: SortRule) -> bool:
         """Whether what is remembered goes with these servers and this order."""
-        is_same = snapshot.servers.names == self._names and snapshot.resources == self._resources
+        is_same = snapshot.servers.names == before.servers.names and snapshot.resources == before.resources
         return is_same and rule is self._remembered.rule
 
-    def _find_grown(self, servers: ServerTable, free: FreeCapacity) -> IndexArray:
+    def _find_grown(self, before: ServerTable, servers: ServerTable, free: FreeCapacity) -> IndexArray:
         """Return the servers on which something may fit that did not."""
-        grown_k = (free.left_rk > self._left_rk).any(axis=0) | ~self._accepting_k
+        grown_k = (free.left_rk > self._left_rk).any(axis=0) | ~before.accepting_k
         for server, keys in self._taken_keys.items():
             if not keys <= free.taken_keys.get(server, frozenset()):
                 grown_k[server] = True
