@@ -19,10 +19,7 @@ MOST_DECLARED = 20
 KNOWN: dict[str, list[str]] = {
     "cluster/classes/window_groups.py": ["Group.is_stale"],
     "cluster/filters/anti_affinity.py": ["id"],
-    "cluster/filters/attach_limits.py": ["AttachLimits._slot_versions"],
     "cluster/filters/simplified.py": ["id"],
-    "cluster/filters/term_index.py": ["TermIndex._waits_for"],
-    "cluster/filters/topology.py": ["id"],
     "cluster/loop/rounds.py": ["Rounds.has_changed"],
     "scheduling/cycle/servers/arrangements.py": ["Arrangement._gains_seen"],
     "scheduling/cycle/servers/shapes.py": [

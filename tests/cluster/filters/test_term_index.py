@@ -157,11 +157,11 @@ def test_of_each_tenant_so_many_count_the_first_ones_first(drawn: list[list[Json
             counting.update(added)
             check_index(index, uses, counting, most)
         index.remove(uses)
-        assert not any((index, index._waits_for, index._counting))
+        assert not any((index, index._full_bucket_of, index._counting))
 
 
 def check_index(index: TermIndex, uses: dict[Use, None], counting: set[PodTerm], most: int) -> None:
-    waiting = set(index._waits_for)
+    waiting = set(index._full_bucket_of)
     assert waiting <= uses.keys()
     assert all(owner is not None for owner, _ in waiting)
     assert counting == {term for owner, term in uses if (owner, term) not in waiting}

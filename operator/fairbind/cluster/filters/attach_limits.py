@@ -13,7 +13,7 @@ So a pod that was let in before counts before one that was let in after it (`is_
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -106,7 +106,7 @@ class AttachLimits:
         self._totals: dict[str, Counter[str]] = {}
         self._refusing = Memo(self._find_refusing, of=(self.changes, eligibility.nodes), most=MOST_KNOWN)
         self._slots: dict[str, _Slots] = {}
-        self._slot_versions: Counter[str] = Counter()
+        self._slot_changes = defaultdict[str, Given](Given)
 
     # --- what drivers say ---
 
@@ -201,7 +201,7 @@ class AttachLimits:
         _count(self._references, node, volume, sign)
         if (before == 0) != (before + sign == 0):
             _count(self._totals, volume.driver, node, sign)
-            self._slot_versions[volume.driver] += 1
+            self._slot_changes[volume.driver].note_change()
             self._note_driver(volume.driver)
 
     # --- what counts in shares ---
@@ -309,7 +309,7 @@ class AttachLimits:
     def _find_rule(self, driver: str, count: int) -> LimitRule | None:
         """Return the rule of a driver's volumes, of which a pod brings so many; None where no node limits them."""
         index = self._eligibility.index
-        slots, version = self._slots.get(driver), self._slot_versions[driver]
+        slots, version = self._slots.get(driver), self._slot_changes[driver].revision
         if slots is None or slots.version != version or slots.index is not index:
             slots = self._slots[driver] = self._count_slots(driver, version, index, slots)
         if not slots.most_d.size:

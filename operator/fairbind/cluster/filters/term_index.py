@@ -223,7 +223,7 @@ class TermIndex:
     def __init__(self, find_namespace_labels: FindLabels) -> None:
         self._find_namespace_labels = find_namespace_labels
         self._buckets: dict[str, dict[Pair, _Bucket]] = {}
-        self._waits_for: dict[Use, _Bucket] = {}
+        self._full_bucket_of: dict[Use, _Bucket] = {}
         self._counting: Counter[PodTerm] = Counter()
         self._wait_at_first: frozenset[Use] = frozenset()
 
@@ -232,7 +232,7 @@ class TermIndex:
 
     def copy_choice(self, other: TermIndex) -> None:
         """Let those uses wait for a place that do so in another index, which may come first here."""
-        self._wait_at_first = frozenset(other._waits_for)
+        self._wait_at_first = frozenset(other._full_bucket_of)
 
     def add(self, uses: Iterable[Use]) -> list[PodTerm]:
         """Take uses that are new, and return the terms that count from now on."""
@@ -243,7 +243,7 @@ class TermIndex:
         removed: dict[PodTerm, None] = {}
         freed: dict[_Bucket, tuple[str, Pair]] = {}
         for use in uses:
-            bucket = self._waits_for.pop(use, None)
+            bucket = self._full_bucket_of.pop(use, None)
             if bucket is not None:
                 self._forget_next(bucket, use)
                 continue
@@ -286,7 +286,7 @@ class TermIndex:
         places = tuple(find_places(term))
         if owner is not None and (full := self._find_full(owner, term, places)) is not None:
             full.next.setdefault(owner, OrderedDict())[use] = None
-            self._waits_for[use] = full
+            self._full_bucket_of[use] = full
             return False
         for place in places:
             self._get_bucket(*place).count(use, 1)
@@ -311,7 +311,7 @@ class TermIndex:
                 use = next(iter(queue))
                 if not bucket.has_place(owner, count_parts(use[1])):
                     break
-                del self._waits_for[use]
+                del self._full_bucket_of[use]
                 self._forget_next(bucket, use)
                 if self._admit(use):
                     yield use[1]

@@ -265,8 +265,8 @@ class Topology:
         coming = ((weight, term) for term in selected_by for weight in self._waiting_carry.get(term, ()))
         pulls.extend((self._count_carriers(*each), each[0]) for each in coming)
         if pulls:
-            pull = PullPreference(tuple(sorted(pulls, key=lambda pair: (id(pair[0]), pair[1]))), PULL_WEIGHT)
-            found.append(self._pod_terms.setdefault(("pull", pull.pulls), pull))
+            pull = PullPreference(tuple(pulls), PULL_WEIGHT)
+            found.append(self._pod_terms.setdefault(("pull", frozenset(Counter(pulls).items())), pull))
         if pod_terms is not None and pod_terms.even:
             counters = tuple(
                 (
