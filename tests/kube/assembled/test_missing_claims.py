@@ -1,7 +1,8 @@
-"""Pods whose claims are not there take no turn from others, and have theirs as soon as the claims come."""
+"""Pods whose claims are not there, or in use, take no turn from others, and have theirs as soon as that changes."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import pytest
 from cluster.builders import Json, make_node
 from cluster.devices import make_claim
 from cluster.volumes import BOUND
+from fairbind.kube.writers.nudge import PERMIT_CONDITION
 from kube.assembled.faults import refuse
 from kube.assembled.replicas import Scene, in_virtual_time, playing
 from kube.assembled.test_claims import make_volume
@@ -40,10 +42,10 @@ def note_made(scene: Scene, claim: str | None) -> None:
     scene.server.change("pods", "team/lacking", lambda pod: pod["status"].update(resourceClaimStatuses=[made]))
 
 
-def put_volume(scene: Scene) -> None:
+def put_volume(scene: Scene, mode: str = "ReadWriteOnce") -> None:
     scene.server.put("persistentvolumes", make_volume("disk", "n1"))
     bound = {"metadata": {"name": "data", "namespace": "team", "annotations": BOUND}, "status": {"phase": "Bound"}}
-    scene.server.put("persistentvolumeclaims", {**bound, "spec": {"volumeName": "disk"}})
+    scene.server.put("persistentvolumeclaims", {**bound, "spec": {"volumeName": "disk", "accessModes": [mode]}})
 
 
 KINDS = [
@@ -69,6 +71,12 @@ class Turns:
             await self.scene.pass_until(lambda: is_open(self.scene, key))
             place(self.scene)
         await self.scene.pass_until_bound(key)
+
+    def has_had_turn(self, name: str) -> bool:
+        if not self.asks:
+            return is_open(self.scene, f"team/{name}")
+        conditions = self.scene.server.get("pods", f"team/{name}")["status"].get("conditions") or []
+        return any(condition["type"] == PERMIT_CONDITION for condition in conditions)
 
     def find_words(self, name: str) -> str:
         """Return why a pod waits, as its user reads it."""
@@ -131,3 +139,23 @@ async def test_where_the_api_server_serves_no_claims_none_is_waited_for(*, asks:
         scene.start()
         await scene.pass_until_leading()
         await turns.pass_until_placed("lacking")
+
+
+@MODES
+@in_virtual_time
+async def test_of_pods_that_share_a_claim_for_one_pod_only_one_has_a_turn(*, asks: bool) -> None:
+    """One cycle decides them all. After a failed binding kube-scheduler looks again at all pods that lack volumes."""
+    async with taking_turns(asks=asks) as turns:
+        scene = turns.scene
+        put_volume(scene, "ReadWriteOncePod")
+        names = [f"sharing{n}" for n in range(20)]
+        scene.server.put("pods", *(turns.make_pod(name, **VOLUME) for name in names))
+        await scene.pass_until_leading()
+        await scene.pass_until(lambda: any(turns.has_had_turn(name) for name in names))
+        (chosen,) = (name for name in names if turns.has_had_turn(name))
+        await turns.pass_until_placed(chosen)
+        await asyncio.sleep(5.0)
+        assert [name for name in names if turns.has_had_turn(name)] == [chosen]
+        assert turns.count_on_their_way() == 0
+        if turns.scheduler is not None:
+            assert turns.scheduler.failed == []

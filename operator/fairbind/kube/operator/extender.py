@@ -159,15 +159,20 @@ class ExtenderMode:
             return await self._others.bind(namespace, name, uid, node, on_stall)
         if pod.assumed != node:
             return BindResult.CONFLICT  # it came to a node, or is being deleted, since the decision: its permit is over
+        if not self._cache.queries.has_capacity(uid, node):
+            return BindResult.OVERCOMMITTED  # its binding would fail, and kube-scheduler look at other pods for that
         permit = self._extender.make_permit(uid, pod.tenant, node)
         self._permits.give(uid, permit)
-        woken = Woken(namespace, name, uid, pod.generation)
-        result = await self._binder.carry(Nudge(self._binder, woken, self._clocks.wall(), on_stall))
+        return await self._wake(Woken(namespace, name, uid, pod.generation), permit, on_stall)
+
+    async def _wake(self, pod: Woken, permit: Permit, on_stall: Callable[[bool], None]) -> BindResult:
+        """Wake a pod that has a permit, and say what became of it. The permit ends where that fails."""
+        result = await self._binder.carry(Nudge(self._binder, pod, self._clocks.wall(), on_stall))
         permit.is_given = True
         if permit.is_binding:
             return BindResult.PERMITTED  # it has asked by itself meanwhile; the binding says what becomes of it
-        if self._permits.find(uid) is permit and (permit.is_over or result is not BindResult.BOUND):
-            self._permits.end(uid)
+        if self._permits.find(pod.uid) is permit and (permit.is_over or result is not BindResult.BOUND):
+            self._permits.end(pod.uid)
             return BindResult.FAILED if result is BindResult.BOUND else result
         return BindResult.PERMITTED if result is BindResult.BOUND else result
 
