@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections import Counter, defaultdict
 from html.parser import HTMLParser
 from pathlib import Path
@@ -20,13 +21,16 @@ from fairbind.simulator.reproduction.page import compute_markdown, compute_page
 from fairbind.simulator.reproduction.ps_dsf import iterate, judge_order
 from fairbind.simulator.reproduction.ps_dsf_clusters import (
     ALPHAS,
+    GOOGLE,
     RIVALS,
+    Setting,
     Variant,
     draw_jobs,
     live,
     make_data_centre,
     solve,
 )
+from fairbind.simulator.reproduction.ps_dsf_settings import SETTINGS
 from fairbind.simulator.reproduction.registry import PAPERS
 from fairbind.simulator.results import TaskRow
 from fairbind.what_if.reading import NANOSECONDS
@@ -346,6 +350,10 @@ def test_the_linear_programs_of_dynamic_drf_say_the_same(folder: Path) -> None:
             ["dynamic-drf", "--figure", "9"],
             "fairbind: --figure: dynamic-drf has no 9 that is reproduced; it has 1, algorithm-1, section-4, 2",
         ),
+        (
+            ["ps-dsf", "--trace", "openb:pods.csv"],
+            "fairbind: --trace: openb:pods.csv must be bitbrains:FILE, with the list of machines",
+        ),
     ],
 )
 def test_what_does_not_exist_is_one_line(
@@ -366,6 +374,48 @@ def test_one_figure_alone_is_the_same_as_among_all(tmp_path: Path, folder: Path)
     for kind in ("csv", "svg"):
         name = f"ps-dsf-figure-2.{kind}"
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
+
+
+def test_users_of_the_data_centre_are_drawn_from_the_machines_of_a_trace(tmp_path: Path, folder: Path) -> None:
+    file = tmp_path / "machines.csv"
+    head = "id,submission_time,duration,cpu_count,cpu_capacity,mem_capacity"
+    file.write_text(f"{head}\n1,0,1000,2,5200.0,1953125\n2,0,,1,1.0,1.0\n", encoding="utf-8")
+    words = ["reproduce", "ps-dsf", "--figure", "12", "--trace", f"bitbrains:{file}", "--out", str(tmp_path / "out")]
+    assert main(words) == 0
+    problem = make_data_centre(0, 20, [(5.2, 2.0)])
+
+    assert problem.demand_ir[:, :2].tolist() == [[5.2, 2.0]] * 20
+    assert len(set(problem.demand_ir[:, 2].tolist())) == 20
+    assert "cpu and memory of 1 machines of a trace" in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert read(tmp_path / "out", "ps-dsf-figure-12") != read(folder, "ps-dsf-figure-12")
+
+
+def test_jobs_ask_for_more_memory_where_a_setting_says_so() -> None:
+    """The largest part of a demand is 1, so with three times the memory more jobs have all of it."""
+    means = [draw_jobs(3600, setting).demand_nr[:, 1].mean() for setting in (GOOGLE, Setting(memory=3.0))]
+
+    assert means[0] < 0.8 < 0.9 < means[1]
+
+
+def test_section_6_3_is_tried_on_other_classes_and_demands(folder: Path) -> None:
+    rows = read(folder, "ps-dsf-section-6.3")
+
+    assert {(row["setting"], row["mechanism"]) for row in rows} == {
+        (setting, variant.name) for setting in SETTINGS for variant in RIVALS
+    }
+    uses = {setting: [row["utilisation"] for row in rows if row["setting"] == setting] for setting in SETTINGS}
+    assert len(set(map(tuple, uses.values()))) == len(SETTINGS)
+    assert all(0 < float(row["utilisation"]) <= 1 + 1e-9 for row in rows)
+
+
+def test_the_claim_of_drfhs_section_6_1_holds_better_for_small_tasks(folder: Path) -> None:
+    """The parts of exact DRFH stand in the page: three for the printed tasks, three for small ones."""
+    page = (folder / "index.html").read_text(encoding="utf-8")
+    said = page[page.index("the least share in parts of exact DRFH") :][:300]
+    parts = [float(each) for each in re.findall(r"([0-9.]+)%", said)]
+
+    assert len(parts) == 6
+    assert sum(parts[:3]) < sum(parts[3:])
 
 
 def test_a_problem_of_the_data_centre_uses_only_servers_nearby() -> None:

@@ -24,6 +24,11 @@ from fairbind.cli.options import debug_option
     help="small takes seconds a figure, full is the paper's own size as far as it is printed.",
 )
 @click.option(
+    "--trace",
+    metavar="bitbrains:FILE",
+    help="Figures 7 and 12 of ps-dsf draw cpu and memory from this trace's machines.",
+)
+@click.option(
     "--out",
     metavar="DIR",
     type=click.Path(path_type=Path),
@@ -32,11 +37,12 @@ from fairbind.cli.options import debug_option
     help="Folder for PAPER-figure-N.csv, the pictures and index.html.",
 )
 @debug_option
-def reproduce(*, paper: str, figure: str | None, scale: str, out: Path) -> int:
+def reproduce(*, paper: str, figure: str | None, scale: str, trace: str | None, out: Path) -> int:
     """Do the evaluation of PAPER again: drf, drfh, ps-dsf, drbf, dynamic-drf, or all.
 
     Each figure gives a table and a picture with the paper's axes; index.html says what the paper says, what comes out
-    here and why they differ. Nothing is tuned to meet a figure. Workloads that papers take from traces are synthetic.
+    here and why they differ. Nothing is tuned to meet a figure. Workloads that papers take from traces are synthetic,
+    but for what --trace gives.
     Needs the extra `simulate`.
     """
     from fairbind.model.errors import InvalidProblemError  # noqa: PLC0415 - numpy and the scheduler
@@ -51,7 +57,8 @@ def reproduce(*, paper: str, figure: str | None, scale: str, out: Path) -> int:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidProblemError(f"--out: {out} cannot be a folder: {error.strerror}") from error
-    lab = Lab(is_full=scale == "full", clock=time.perf_counter)
+    machines = [] if trace is None else _read_machines(trace)
+    lab = Lab(is_full=scale == "full", clock=time.perf_counter, machines=machines)
     outcomes = []
     for _, do in figures:
         outcome = do(lab)
@@ -63,3 +70,21 @@ def reproduce(*, paper: str, figure: str | None, scale: str, out: Path) -> int:
             click.echo(f"  paper: {each.paper}\n  here:  {each.ours}\n  why:   {each.why}")
     (out / "index.html").write_text(compute_page(outcomes, scale), encoding="utf-8")
     return 0
+
+
+def _read_machines(trace: str) -> list[tuple[float, float]]:
+    """Return GHz and GB of each machine of a trace, which is given as FORMAT:FILE."""
+    from fairbind.model.errors import InvalidProblemError  # noqa: PLC0415 - numpy and the scheduler
+    from fairbind.simulator.traces import bitbrains  # noqa: PLC0415 - numpy and the scheduler
+    from fairbind.simulator.traces.rows import LeftOut  # noqa: PLC0415 - numpy and the scheduler
+
+    kind, colon, name = trace.partition(":")
+    if kind != "bitbrains" or not colon or not name:
+        raise InvalidProblemError(f"--trace: {trace} must be bitbrains:FILE, with the list of machines")
+    left_out = LeftOut(Path(name))
+    machines = bitbrains.read_machines(left_out.path, left_out)
+    for each in left_out.named:
+        click.echo(f"left out: {each}", err=True)
+    if not machines:
+        raise InvalidProblemError(f"--trace: {name} has no machine that can be read")
+    return machines

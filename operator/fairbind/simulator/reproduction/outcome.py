@@ -67,12 +67,14 @@ class Lab:
     """What figures share. is_full: whether the paper's own size is wanted. clock: seconds, for what is timed.
 
     Figures of one paper stand on the same runs, which are made once. known: what has been made, by its key; another
-    mapping can keep it for longer than this lab.
+    mapping can keep it for longer than this lab. machines: GHz and GB of each virtual machine of a trace, for the
+    figures that draw users of it; without them these draw synthetic ones.
     """
 
     is_full: bool
     clock: Callable[[], float]
     known: MutableMapping[Hashable, Any] = field(default_factory=dict)
+    machines: Sequence[tuple[float, float]] = ()
 
     def remember(self, key: Hashable, make: Callable[[], Found]) -> Found:
         """Return what was made under the key, and make it the first time."""

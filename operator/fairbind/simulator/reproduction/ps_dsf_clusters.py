@@ -1,7 +1,8 @@
 """The clusters and the workloads behind the evaluation of the PS-DSF paper (section 6).
 
 Printed: the servers of figures 4 and 5, who may use which, and how long jobs are (figure 8). The paper takes demands
-from Bitbrains' and Google's traces, which fairbind does not ship; here they are drawn from a seed. How many of the 120
+from Bitbrains' and Google's traces, which fairbind does not ship; here they are drawn from a seed, or, in the data
+centre, cpu and memory from a trace that the user has. How many of the 120
 servers of figure 4 are of which class, and which location has which network, stands only in the pictures.
 
 Source: Khamse-Ashari, Lambadaris, Kesidis, Urgaonkar, Zhao, "An Efficient and Fair Multi-Resource Allocation Mechanism
@@ -74,14 +75,33 @@ def compute_use(allocation: Allocation) -> FloatArray:
     return use_kr
 
 
-def make_data_centre(run: int, users: int) -> Problem:
-    """Return the problem of some active users of the data centre of figure 5."""
+def make_data_centre(run: int, users: int, machines: Sequence[tuple[float, float]] = ()) -> Problem:
+    """Return the problem of some active users of the data centre of figure 5.
+
+    machines: GHz and GB of those that users are drawn from, as far as these go; empty: all demands are synthetic.
+    """
     generator = np.random.default_rng((SEED, 5, run))
     capacity = [(count * cpu, count * memory, *location) for location in LOCATIONS for count, cpu, memory in TYPES]
     demand_ir = np.exp(np.log(MEDIANS) + np.array(SIGMAS) * generator.standard_normal((users, len(MEDIANS))))
+    if machines:
+        demand_ir[:, :2] = np.array(machines)[generator.integers(len(machines), size=users)]
     at_i = generator.integers(len(LOCATIONS), size=users)
     at_k = np.repeat(np.arange(len(LOCATIONS)), len(TYPES))
     return make_problem(capacity, demand_ir, eligible_ik=np.abs(at_i[:, None] - at_k) <= 1, resources=RESOURCES)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What of the cluster of figure 4 is ours. counts: of servers by class. memory: how much jobs ask for beside cpu.
+
+    Both have a mean of 1 where memory is 1.
+    """
+
+    counts: tuple[int, ...] = CLASS_COUNT
+    memory: float = 1.0
+
+
+GOOGLE: Final = Setting()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +117,13 @@ class Jobs:
     is_sensitive_n: BoolArray
 
 
-def draw_jobs(seconds: float) -> Jobs:
+def draw_jobs(seconds: float, setting: Setting = GOOGLE) -> Jobs:
     """Return the jobs that arrive before a time: as much work as the load says, in the mean."""
     generator = np.random.default_rng((SEED, 4))
     sample = np.minimum(np.exp(QUANTA_MU + QUANTA_SIGMA * generator.standard_normal(100_000)), MOST_QUANTA)
-    cpu = sum(count * capacity[0] for count, capacity in zip(CLASS_COUNT, CLASS_CAPACITY, strict=True))
+    cpu = sum(count * capacity[0] for count, capacity in zip(setting.counts, CLASS_CAPACITY, strict=True))
     jobs = round(OFFERED_LOAD * cpu * seconds / float(sample.mean()))
-    demand_nr = np.exp(0.6 * generator.standard_normal((jobs, 2)))
+    demand_nr = np.exp(0.6 * generator.standard_normal((jobs, 2))) * (1.0, setting.memory)
     return Jobs(
         arrival_n=np.sort(np.floor(generator.uniform(0, seconds, jobs) / PERIOD) * PERIOD),
         quanta_n=sample[:jobs],
@@ -129,7 +149,7 @@ class History:
     end_n: FloatArray
 
 
-def live(jobs: Jobs, variant: Variant, seconds: float) -> History:
+def live(jobs: Jobs, variant: Variant, seconds: float, counts: Sequence[int] = CLASS_COUNT) -> History:
     """Return the history of the cluster of figure 4: it reallocates when a period begins and when a job ends."""
     left_n = jobs.quanta_n.copy()
     end_n = np.full(left_n.size, np.nan)
@@ -142,7 +162,7 @@ def live(jobs: Jobs, variant: Variant, seconds: float) -> History:
             spells.append(Spell(now, until, None))
             now = until
             continue
-        allocation = solve(_make_cluster(jobs, active), variant)
+        allocation = solve(_make_cluster(jobs, active, counts), variant)
         rate = allocation.totals_i
         with np.errstate(divide="ignore"):
             needed = np.where(rate > 0, left_n[active] / rate, np.inf)
@@ -155,18 +175,21 @@ def live(jobs: Jobs, variant: Variant, seconds: float) -> History:
     return History(spells, end_n)
 
 
-def _make_cluster(jobs: Jobs, active: np.ndarray[tuple[int], np.dtype[np.intp]]) -> Problem:
+def _make_cluster(jobs: Jobs, active: np.ndarray[tuple[int], np.dtype[np.intp]], counts: Sequence[int]) -> Problem:
     is_public = np.array([name in {"A", "B"} for name in CLASSES])
     return make_problem(
         CLASS_CAPACITY,
         jobs.demand_nr[active],
-        count_k=CLASS_COUNT,
+        count_k=counts,
         eligible_ik=jobs.is_sensitive_n[active][:, None] | is_public,
         resources=("cpu", "memory"),
         server_names=CLASSES,
     )
 
 
-def get_history(lab: Lab, variant: Variant, seconds: float) -> History:
+def get_history(lab: Lab, variant: Variant, seconds: float, setting: Setting = GOOGLE) -> History:
     """Return a history, which is made once."""
-    return lab.remember(("history", variant, seconds), lambda: live(draw_jobs(seconds), variant, seconds))
+    return lab.remember(
+        ("history", variant, seconds, setting),
+        lambda: live(draw_jobs(seconds, setting), variant, seconds, setting.counts),
+    )

@@ -18,6 +18,7 @@ from fairbind.simulator.reproduction import (
     dynamic_drf,
     dynamic_drf_steps,
     ps_dsf,
+    ps_dsf_settings,
 )
 from fairbind.simulator.reproduction.outcome import Lab, Outcome
 
@@ -78,6 +79,7 @@ PAPERS: Final[Mapping[str, Paper]] = {
             "12": ps_dsf.reproduce_figure_12,
             "13": ps_dsf.reproduce_figure_13,
             "14": ps_dsf.reproduce_figure_14,
+            "section-6.3": ps_dsf_settings.reproduce_settings,
         },
     ),
     "drbf": Paper(

@@ -19,6 +19,7 @@ TENANT: Final = "vms"
 MILLISECOND: Final = 1e-3
 NANOSECONDS_IN_MILLISECOND: Final = 10**6
 MILLI: Final = 1000
+KIBI, GIGA = 1024, 1e9
 
 
 class _Machine(NamedTuple):
@@ -42,6 +43,12 @@ def read_tasks(path: Path, left_out: LeftOut, *, usage: Path | None = None) -> I
         requests = (("cpu", f"{max(1.0, cores * MILLI):.0f}m"), ("memory", f"{machine.memory_kib:.0f}Ki"))
         arrival = round((machine.submitted - first) * NANOSECONDS_IN_MILLISECOND)
         yield TraceTask(TENANT, arrival, machine.length, Ending.KNOWN, Pod(requests))
+
+
+def read_machines(path: Path, left_out: LeftOut) -> list[tuple[float, float]]:
+    """Return GHz and GB of each machine."""
+    machines = read_table(path, COLUMNS, _read_machine, what="list of Bitbrains machines", left_out=left_out)
+    return [(machine.megahertz / MILLI, machine.memory_kib * KIBI / GIGA) for machine in machines]
 
 
 def _read_machine(row: Row) -> _Machine:
