@@ -394,8 +394,8 @@ def test_jobs_ask_for_more_memory_where_a_setting_says_so() -> None:
     """The largest part of a demand is 1, so with three times the memory more jobs have all of it."""
     means = [draw_jobs(3600, setting).demand_nr[:, 1].mean() for setting in (GOOGLE, Setting(memory=3.0))]
 
-    assert means[0] < 0.8
-    assert means[1] > 0.9
+    assert means[0] < 0.85
+    assert means[1] > 0.95
 
 
 def test_section_6_3_is_tried_on_other_classes_and_demands(folder: Path) -> None:
@@ -412,7 +412,7 @@ def test_section_6_3_is_tried_on_other_classes_and_demands(folder: Path) -> None
 def test_the_claim_of_drfhs_section_6_1_holds_better_for_small_tasks(folder: Path) -> None:
     """The parts of exact DRFH stand in the page: three for the printed tasks, three for small ones."""
     page = (folder / "index.html").read_text(encoding="utf-8")
-    said = page[page.index("the least share in parts of exact DRFH") :][:300]
+    said = page[page.index("the least share in parts of exact DRFH") :][:200]
     parts = [float(each) for each in re.findall(r"([0-9.]+)%", said)]
 
     assert len(parts) == 6
