@@ -53,11 +53,11 @@ def reproduce(*, paper: str, figure: str | None, scale: str, trace: str | None, 
 
     figures = find_figures(paper, figure)
     check_can_draw()
+    machines = [] if trace is None else _read_machines(trace)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidProblemError(f"--out: {out} cannot be a folder: {error.strerror}") from error
-    machines = [] if trace is None else _read_machines(trace)
     lab = Lab(is_full=scale == "full", clock=time.perf_counter, machines=machines)
     outcomes = []
     for _, do in figures:
