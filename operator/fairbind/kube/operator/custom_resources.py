@@ -202,7 +202,7 @@ class CustomResources:
         return kopf.AiohttpSession(server=access.server, aiohttp_session=session)
 
     async def _close_sessions(self) -> None:
-        """Close what kopf leaves open when its tasks are cancelled."""
+        """Close what kopf leaves open when its end is cancelled, as a cancellation that is repeated does."""
         while self._sessions:
             await self._sessions.pop().close()
 
@@ -228,14 +228,9 @@ def _asks_for_too_long(response: aiohttp.ClientResponse) -> bool:
 
 def _make_settings() -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
-    settings.posting.enabled = False
     settings.scanning.disabled = True  # whether the CRDs are there is our own business: step 1 above
     settings.process.ultimate_exiting_timeout = None  # would kill us minutes after kopf was started again
-    settings.networking.request_timeout = 15.0
-    settings.networking.connect_timeout = 10.0
-    settings.networking.error_backoffs = (1.0, 1.0, 2.0)
     settings.watching.reconnect_backoff = RECONNECT_SECONDS
-    settings.queueing.exit_timeout = 0.5
     return settings
 
 
@@ -249,7 +244,7 @@ def _describe_end(task: asyncio.Task[Any]) -> str:
 def _find_orphans() -> list[asyncio.Task[Any]]:
     """Return the tasks that kopf leaves behind when one of its watches fails: the other watches.
 
-    What they wait for is theirs to cancel, so tasks that only wait for a pause are left out.
+    Each watch ends the task that waits for its pause; who does that in its place raises an error in a callback of kopf.
     """
     return [
         task
