@@ -13,26 +13,44 @@ from dataclasses import replace
 from itertools import compress, count
 from operator import is_not
 
+import numpy as np
+
 from fairbind.derived import Table
-from fairbind.model import Snapshot, TaskClass
+from fairbind.model import ServerTable, Snapshot, Targets, TaskClass
 from fairbind.scheduling.cycle.checks import CheckedTenants, check_snapshot
 from fairbind.scheduling.policies.levels import Progress, compute_progress
+
+_NO_AMOUNTS = np.zeros((0, 0), dtype=np.int64)
+_NO_SERVERS = ServerTable((), _NO_AMOUNTS, _NO_AMOUNTS, np.zeros(0, np.bool_), np.zeros(0, np.int32), ())
 
 
 class CycleState:
     """For callers of `run_cycle` that make many cycles; one cycle (or draft) at a time may use it.
 
-    It holds on to the last snapshot, whose tenants, task classes and arrays must not be written to.
+    It holds on to the last snapshot's tenants and task classes, and not to its arrays: their memory serves the next.
 
-    _checked: the last snapshot that was checked. _begun: the last one with which a cycle began. _is_ended: whether that
-    cycle came to its end. _places: where each tenant is in it, in the order of their names. _compared: the last
-    snapshot that was compared with it.
+    _classes, _sizes, _targets: of the last snapshot that was checked. _begun: the last one with which a cycle began,
+    without servers and classes. _is_ended: whether that cycle came to its end. _places: where each tenant is in it, in
+    the order of their names. _compared: the last snapshot that was compared with it.
     """
 
-    __slots__ = ("_begun", "_checked", "_compared", "_is_ended", "_places", "_progress", "_ruled", "_shares")
+    __slots__ = (
+        "_begun",
+        "_classes",
+        "_compared",
+        "_is_ended",
+        "_places",
+        "_progress",
+        "_ruled",
+        "_shares",
+        "_sizes",
+        "_targets",
+    )
 
     def __init__(self) -> None:
-        self._checked: Snapshot | None = None
+        self._classes: tuple[TaskClass, ...] = ()
+        self._sizes = 0, 0
+        self._targets: Targets | None = None
         self._ruled: dict[TaskClass, None] = {}
         self._begun: Snapshot | None = None
         self._is_ended = False
@@ -46,20 +64,18 @@ class CycleState:
 
         Raises InvalidProblemError as `check_snapshot`.
         """
-        before = self._checked
-        changes = snapshot.compute_changes(() if before is None else before.task_classes)
-        is_same_size = before is not None and _get_sizes(snapshot) == _get_sizes(before)
-        fresh = changes.added if is_same_size else snapshot.task_classes
+        changes, sizes = snapshot.compute_changes(self._classes), _get_sizes(snapshot)
+        fresh = changes.added if sizes == self._sizes else snapshot.task_classes
         changed, tenants = self._find_changed(snapshot), None
         if changed is not None:
             tenants = CheckedTenants(self._places.keys(), [snapshot.tenants[place] for place in changed])
-        check_snapshot(snapshot, fresh, tenants, None if before is None else before.targets)
+        check_snapshot(snapshot, fresh, tenants, self._targets)
         for task_class in changes.removed:
             self._ruled.pop(task_class, None)
         for task_class in changes.added:
             if task_class.has_rules_or_preferences:
                 self._ruled[task_class] = None
-        self._checked = snapshot
+        self._classes, self._sizes, self._targets = snapshot.task_classes, sizes, snapshot.targets
         return snapshot if changes is snapshot.changes else replace(snapshot, changes=changes)
 
     def _find_changed(self, snapshot: Snapshot) -> list[int] | None:
@@ -87,7 +103,8 @@ class CycleState:
         The progress of a tenant that is the same object is the same object too, if nothing was counted in it.
         """
         changed, tenants = self._find_changed(snapshot), snapshot.tenants
-        self._begun, self._is_ended, self._compared = snapshot, False, None
+        self._begun = replace(snapshot, servers=_NO_SERVERS, task_classes=(), changes=None, running={}, targets=None)
+        self._is_ended, self._compared = False, None
         if changed is None:
             self._places = dict(sorted((tenant.name, place) for place, tenant in enumerate(tenants)))
             self._progress = Table(self._compute_progress, self._places.keys)

@@ -59,13 +59,22 @@ class Recalled(NamedTuple):
     only_servers: dict[TaskClass, Sequence[int]]
 
 
+class _Before(NamedTuple):
+    """What the next snapshot is compared with. A whole one would hold on to arrays whose memory serves the next."""
+
+    task_classes: tuple[TaskClass, ...]
+    resources: tuple[str, ...]
+    names: tuple[str, ...]
+    accepting_k: BoolArray
+
+
 class UnschedulableCache:
     """Classes that fitted nowhere, from one cycle to the next; for callers of `run_cycle` that make many of them.
 
     A wait stays valid for a task class that is the same object in both snapshots. All other classes are looked at.
 
-    _before: the snapshot of the last cycle, all of whose classes are remembered or among `_others`; None: there was no
-    cycle, or it did not come to its end.
+    _before: of the last cycle, all of whose classes are remembered or among `_others`; None: there was none, or it did
+    not come to its end.
     """
 
     __slots__ = (
@@ -79,7 +88,7 @@ class UnschedulableCache:
     )
 
     def __init__(self) -> None:
-        self._before: Snapshot | None = None
+        self._before: _Before | None = None
         self._left_rk: FloatArray = np.zeros((0, 0))
         self._taken_keys: dict[int, frozenset[str]] = {}
         self._remembered = Remembered(compute_sort_key)
@@ -122,7 +131,8 @@ class UnschedulableCache:
         them.
         """
         passing = self._find_passing(snapshot.servers, free, topology)
-        self._before = snapshot
+        servers = snapshot.servers
+        self._before = _Before(snapshot.task_classes, snapshot.resources, servers.names, servers.accepting_k)
         self._left_rk, self._taken_keys = free.left_rk, free.taken_keys
         remembered = self._remembered
         remembered.change(removed=passing)
@@ -169,7 +179,7 @@ class UnschedulableCache:
         waited_for_capacity = [each for each in removed if remembered[each].is_for_capacity]
         remembered.change(removed=removed)
         others.update(dict.fromkeys(changes.added))
-        grown = self._find_grown(before.servers, snapshot.servers, free)
+        grown = self._find_grown(before.accepting_k, snapshot.servers, free)
         replaced = set(_find_still_stuck(changes.added, waited_for_capacity, snapshot.servers, grown, free))
         parts = list(remembered.find_fitting(grown, free))
         servers = grown.tolist() if len(grown) <= SINGLE_SCORES else []
@@ -186,14 +196,14 @@ class UnschedulableCache:
         others.update(dict.fromkeys(fitting))
         return Recalled(remembered, deferred, replaced, list(others), remembered_waits, only_servers)
 
-    def _goes_with(self, before: Snapshot, snapshot: Snapshot, rule: SortRule) -> bool:
+    def _goes_with(self, before: _Before, snapshot: Snapshot, rule: SortRule) -> bool:
         """Whether what is remembered goes with these servers and this order."""
-        is_same = snapshot.servers.names == before.servers.names and snapshot.resources == before.resources
+        is_same = snapshot.servers.names == before.names and snapshot.resources == before.resources
         return is_same and rule is self._remembered.rule
 
-    def _find_grown(self, before: ServerTable, servers: ServerTable, free: FreeCapacity) -> IndexArray:
+    def _find_grown(self, accepted_k: BoolArray, servers: ServerTable, free: FreeCapacity) -> IndexArray:
         """Return the servers on which something may fit that did not."""
-        grown_k = (free.left_rk > self._left_rk).any(axis=0) | ~before.accepting_k
+        grown_k = (free.left_rk > self._left_rk).any(axis=0) | ~accepted_k
         for server, keys in self._taken_keys.items():
             if not keys <= free.taken_keys.get(server, frozenset()):
                 grown_k[server] = True
