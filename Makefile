@@ -139,8 +139,8 @@ reproduce: install ## the papers' evaluations at their own size (about an hour; 
 	@exec $(VENV)/python deploy/tools/reproduction.py $(if $(SMALL),--small "$(SMALL)") $(if $(ONLY),--only "$(ONLY)") $(if $(FIGURE),--figure "$(FIGURE)")
 
 .PHONY: fairness-table
-fairness-table: install ## measure how fair policies are beside the rules of others (TRACES=folder adds published traces, OUTPUT=path; writes docs/fairness-table.md)
-	@exec $(VENV)/python tests/fairness_table/fairness_table.py $(if $(TRACES),--traces "$(TRACES)") $(if $(OUTPUT),--output "$(OUTPUT)")
+fairness-table: install ## measure how fair policies are beside the rules of others (TRACES=folder adds published traces, SEEDS=number, ONLY=workload, RENEW=1 with it: put it into the last result, OUTPUT=path; writes docs/fairness-table.md)
+	@exec $(VENV)/python tests/fairness_table/fairness_table.py $(if $(TRACES),--traces "$(TRACES)") $(if $(SEEDS),--seeds "$(SEEDS)") $(if $(ONLY),--only "$(ONLY)") $(if $(RENEW),--renew) $(if $(OUTPUT),--output "$(OUTPUT)")
 
 .PHONY: faults
 faults: install ## seeded faults against a whole system (N=number of them, SEED=number repeats a run, MODE=bind, gate or extender, ONLY=name of some, SHORT=1: as CI has them, WORLDS=number of control planes at once, GROW=1: add to what is recorded of the seed in this mode, OTHER=path of another version's packages, OUTPUT=path)

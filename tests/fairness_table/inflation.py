@@ -113,13 +113,14 @@ def simulate_whole(openb: Openb, tasks: Sequence[Shape], policy: str) -> list[fl
 
 
 def make_whole(openb: Openb, tasks: Sequence[Shape]) -> Json:
-    """Return the scenario: one tenant, a workload entry for each shape of tasks."""
+    """Return the scenario: one tenant, a workload entry for each shape of tasks. The fit rules alone decide."""
     times: dict[Shape, list[int]] = defaultdict(list)
     for second, task in enumerate(tasks):
         times[task].append(second)
     return {
         "name": "openb, filled",
         "measureEvery": 1e6,
+        "guided": False,
         "cluster": [
             {"shape": f"n{place}", "count": count, "capacity": _write(node.cpu_milli, node.memory_mib, len(node.free))}
             for place, (node, count) in enumerate(Counter(openb.nodes).items())

@@ -15,7 +15,7 @@ from fairbind.simulator.workload import Workload, draw_workload
 
 YARDSTICKS: Final = {"drfh": "best-fit-drfh", "ps-dsf": "ps-dsf"}
 """By mechanism: a policy to whose exact fair shares all are held."""
-OURS: Final = ("best-fit-drfh", "ps-dsf", "tsf", "asset-fairness", "drfh")
+OURS: Final = ("best-fit-drfh", "first-fit-drfh", "ps-dsf", "tsf", "asset-fairness", "drfh")
 THEIRS: Final = (
     "volcano-rule",
     "yunikorn-rule",
@@ -25,7 +25,7 @@ THEIRS: Final = (
     "kube-scheduler-rule",
     "fifo",
 )
-FITS: Final = ("first-fit-drfh", "fgd-best-fit-drfh", "fgd-ps-dsf")
+FITS: Final = ("fgd-best-fit-drfh",)
 POLICIES: Final = (*OURS, *THEIRS, *FITS)
 TAIL_PERCENT: Final = 95.0
 GPU_SUFFIX: Final = "/gpu"
@@ -41,6 +41,20 @@ def measure(document: Mapping[str, Any], policies: Sequence[str]) -> list[Row]:
     workload = draw_workload(scenario)
     bases = tuple(YARDSTICKS.values())
     return [describe(simulate(scenario, workload, policy, yardsticks=bases), workload) for policy in policies]
+
+
+def join_seeds(rows_of: Sequence[Sequence[Row]]) -> list[Row]:
+    """Return a row for each policy, in which each number has become the list of it by seed. rows_of: by seed."""
+    return [
+        {"policy": same[0]["policy"]}
+        | {key: [_round(row[key]) for row in same] for key in same[0] if key not in {"policy", "utilisation"}}
+        | {"utilisation": {r: [_round(row["utilisation"][r]) for row in same] for r in same[0]["utilisation"]}}
+        for same in zip(*rows_of, strict=True)
+    ]
+
+
+def _round(value: float | None) -> float | None:
+    return value if value is None or isinstance(value, int) else float(f"{value:.6g}")
 
 
 def describe(run: Run, workload: Workload) -> Row:

@@ -1,18 +1,21 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from fairbind.simulator.baselines.registry import KNOWN_POLICIES
 from fairbind.simulator.parsing import parse_scenario
 from fairbind.simulator.results import FindingRow
+from fairbind.simulator.traces.openb import GPU_MODEL
 from fairness_table.main import main
-from fairness_table.measure import POLICIES, YARDSTICKS, count_findings, measure
-from fairness_table.page import COLUMNS, FILLED, PAGE, RESULTS, render_page, show
-from fairness_table.workloads import Cut, make_mixed, read_traces
+from fairness_table.measure import POLICIES, YARDSTICKS, count_findings, join_seeds, measure
+from fairness_table.page import COLUMNS, FILLED, PAGE, RESULTS, draw_errors, find_best, find_mean, render_page, show
+from fairness_table.workloads import MADE, Cut, count_tasks, make_mixed, make_pools, read_traces
 from simulator.scenarios import Json, make_entry, make_scenario
 
 GPU = "nvidia.com/gpu"
@@ -104,13 +107,17 @@ def test_envy_counts_beyond_one_task_and_of_tenants_that_want_more() -> None:
 
 def test_the_workload_wants_each_policy_that_there_is() -> None:
     assert set(POLICIES) <= set(KNOWN_POLICIES)
-    assert parse_scenario(make_mixed()).name == "mixed"
+    assert [parse_scenario(make(3)).name for make in MADE.values()] == ["mixed", "pools", "sizes"]
 
 
-def test_the_best_are_bold_and_equal_ones_are_too() -> None:
-    same: dict[str, Any] = {key: 1.0 for _, key, _ in COLUMNS} | {"envies": None, "utilisation": {"cpu": 0.5}}
-    jain_of = {"a": 0.25, "b": 0.75, "c": 0.7501}
-    rows = [{**same, "policy": name, "jain": jain} for name, jain in jain_of.items()]
+def make_rows(**jains: list[float]) -> list[Json]:
+    same: Json = {key: [1.0] * 3 for _, key, _ in COLUMNS} | {"envies": [None] * 3, "utilisation": {"cpu": [0.5] * 3}}
+    return [{**same, "policy": name, "jain": values} for name, values in jains.items()]
+
+
+def test_the_best_are_bold_and_so_are_those_that_cannot_be_told_from_them() -> None:
+    """B is better than a in each seed, though seeds differ by more; c is now better, now worse."""
+    rows = make_rows(a=[0.1, 0.5, 0.8], b=[0.2, 0.6, 0.9], c=[0.1, 0.7, 0.89])
     workload = {"composite": "this and that", "notes": ["assumed"], "seconds": 90, "rows": rows}
     page = render_page({"date": "2026-01-01T00:00:00", "workloads": {"w": workload}}, "2026-01-01.json")
     cells = [line.split(" | ") for line in page.splitlines() if line.startswith(("| `a` ", "| `b` ", "| `c` "))]
@@ -118,10 +125,36 @@ def test_the_best_are_bold_and_equal_ones_are_too() -> None:
     assert "A composite: this and that." in page
     assert "took\n2 minutes in all" in page
     assert "its files were not there" in page
-    assert [row[8] for row in cells] == ["0.250", "**0.750**", "**0.750**"]
+    assert [row[8] for row in cells] == ["0.467", "**0.567**", "**0.563**"]
+    assert {row[1] for row in cells} == {"**1.000 (1.000 to 1.000)**"}
     assert {row[6] for row in cells} == {"-"}
-    assert "* **deviation**: " in page
-    assert (show(None), show(12), show(1234.5), show(123.45)) == ("-", "12", "1,234", "123.5")
+    assert (show(None), show(1234.5), show(123.45)) == ("-", "1,234", "123.5")
+
+
+def test_what_is_known_of_few_seeds_is_compared_in_these() -> None:
+    assert find_best({"a": [None, 1.0, 2.0], "b": [0.0, 1.0, 2.0]}, "most") == {"a", "b"}
+    assert find_best({"a": [None], "b": [None]}, "most") == ()
+    assert find_best({"a": [1.0], "b": [2.0], "c": [1.0]}, "least") == {"a", "c"}
+    assert find_mean([None]) is None
+
+
+def test_rows_of_seeds_become_one_for_each_policy() -> None:
+    def row(policy: str, jain: float | None) -> Json:
+        return {"policy": policy, "jain": jain, "utilisation": {"cpu": 1 / 3}}
+
+    rows = join_seeds([[row("a", 1), row("b", 0.5)], [row("a", None), row("b", 0.25)]])
+
+    assert [(each["policy"], each["jain"]) for each in rows] == [("a", [1, None]), ("b", [0.5, 0.25])]
+    assert rows[0]["utilisation"] == {"cpu": [0.333333, 0.333333]}
+
+
+def test_the_picture_has_a_mark_for_each_policy_that_is_compared(tmp_path: Path) -> None:
+    rows = make_rows(**{"ps-dsf": [1.0] * 3, "kai-rule": [1.0] * 3, "fifo": [1.0] * 3})
+    draw_errors({"workloads": {"pools": {"rows": rows}}}, tmp_path / "picture.svg")
+    picture = (tmp_path / "picture.svg").read_text(encoding="utf-8")
+
+    assert all(f">{word}<" in picture for word in ("pools", "ps-dsf", "kai-rule"))
+    assert "fifo" not in picture
 
 
 def test_what_fills_openb_stands_beside_what_is_published() -> None:
@@ -133,23 +166,48 @@ def test_what_fills_openb_stands_beside_what_is_published() -> None:
     assert "| FGD, as published | parts | 10 | 95.2% | 95.4% |" in page
 
 
-def test_traces_are_cut_down_and_that_is_said() -> None:
+def make_trace() -> Json:
     entries = [
-        {"tenant": name, "name": name, "arrival": {"times": [0, 60]}, "duration": {"each": [1, 2]}} for name in "cab"
+        {
+            "tenant": name,
+            "name": name,
+            "arrival": {"times": [0, 60, 90]},
+            "duration": {"each": [1, 2, "forever"]},
+            "pod": {"requests": {"cpu": 1, GPU: 1} if name == "c" else {"cpu": 1}},
+        }
+        for name in "cab"
     ]
-    shapes = [{"shape": name, "count": count, "capacity": {"cpu": 1}} for name, count in (("n", 10), ("m", 1))]
-    document = {"notes": ["old"], "horizon": 120, "cluster": shapes, "tenants": [{"name": n} for n in "cab"]}
-    found = Cut(nodes=0.3, faster=6, every=2).apply({**document, "workload": entries})
+    gpus = {"shape": "m", "count": 1, "capacity": {"cpu": 1, GPU: 2}, "labels": {GPU_MODEL: "T4"}}
+    shapes = [{"shape": "n", "count": 10, "capacity": {"cpu": 1}}, gpus]
+    tenants = [{"name": name} for name in "cab"]
+    return {"notes": ["old"], "horizon": 120, "cluster": shapes, "tenants": tenants, "workload": entries}
+
+
+def test_traces_are_cut_down_by_seed_and_that_is_said() -> None:
+    cut = Cut(nodes=0.3, faster=6, tenants=2, tasks=4)
+    found = cut.apply(make_trace(), 1)
+    times = dict(zip((0, 10, 15), (1, 2, "forever"), strict=True))
 
     assert [shape["count"] for shape in found["cluster"]] == [3, 1]
-    assert [tenant["name"] for tenant in found["tenants"]] == ["a", "c"]
-    assert [(entry["tenant"], entry["arrival"]["times"]) for entry in found["workload"]] == [
-        ("c", [0, 10]),
-        ("a", [0, 10]),
-    ]
+    assert len(found["tenants"]) == 2
+    assert {entry["tenant"] for entry in found["workload"]} <= {tenant["name"] for tenant in found["tenants"]}
+    assert sum(len(entry["arrival"]["times"]) for entry in found["workload"]) == 4
+    for entry in found["workload"]:
+        assert [times[time] for time in entry["arrival"]["times"]] == entry["duration"]["each"]
     assert found["horizon"] == 20
-    assert found["notes"][:2] == ["old", "4 tasks of 2 tenants on 4 nodes of 2 shapes"]
-    assert len(found["notes"]) == 5
+    assert (found["notes"][0], len(found["notes"])) == ("old", 5)
+    assert cut.apply(make_trace(), 1) == found
+    assert len({str(cut.apply(make_trace(), seed)["workload"]) for seed in range(5)}) > 1
+
+
+def test_a_part_of_the_tasks_with_gpus_accepts_one_model_only() -> None:
+    found = [Cut(models=0.5).apply(make_trace(), seed)["workload"] for seed in range(20)]
+    chosen = [entry for workload in found for entry in workload if "nodeSelector" in entry["pod"]]
+
+    assert all(sum(map(count_tasks, workload)) == 9 for workload in found)
+    assert {entry["tenant"] for entry in chosen} == {"c"}
+    assert all(entry["pod"]["nodeSelector"] == {GPU_MODEL: "T4"} for entry in chosen)
+    assert 15 < sum(map(count_tasks, chosen)) < 45
 
 
 def test_the_page_is_that_of_the_last_result(tmp_path: Path) -> None:
@@ -160,3 +218,13 @@ def test_the_page_is_that_of_the_last_result(tmp_path: Path) -> None:
     words = ["--only", "none", "--traces", str(tmp_path / "empty"), "--output", str(tmp_path / "raw.json")]
     assert main(words) == 0
     assert json.loads((tmp_path / "raw.json").read_text(encoding="utf-8"))["workloads"] == {}
+
+
+def test_a_small_run_has_the_numbers_of_each_seed(tmp_path: Path) -> None:
+    words = ["--only", "pools", "--policy", "fifo", "--seeds", "2", "--output", str(tmp_path / "raw.json")]
+    with patch.dict(MADE, pools=partial(make_pools, horizon=600)):
+        assert main(words) == 0
+    (workload,) = json.loads((tmp_path / "raw.json").read_text(encoding="utf-8"))["workloads"].values()
+
+    assert workload["seeds"] == 2
+    assert [(row["policy"], len(row["share_error_drfh"])) for row in workload["rows"]] == [("fifo", 2)]
