@@ -42,7 +42,9 @@ def main(words: Sequence[str] | None = None) -> int:
     results |= {"date": datetime.now(UTC).isoformat(timespec="seconds"), "python": platform.python_version()}
     makers = choose_workloads(options.traces, options.only or ())
     seeds, policies = range(options.seeds), options.policy or POLICIES
-    results["workloads"] |= measure_all(makers, seeds, policies, options.processes)
+    results["workloads"] = measure_all(makers, seeds, policies, options.processes) | {
+        name: each for name, each in results["workloads"].items() if name not in makers
+    }
     openb = [] if options.traces is None else [options.traces / name for name in OPENB]
     if openb and all(file.exists() for file in openb) and (not options.only or FILLED in options.only):
         began = time.monotonic()

@@ -15,7 +15,7 @@ from fairbind.simulator.workload import Workload, draw_workload
 
 YARDSTICKS: Final = {"drfh": "best-fit-drfh", "ps-dsf": "ps-dsf"}
 """By mechanism: a policy to whose exact fair shares all are held."""
-OURS: Final = ("best-fit-drfh", "first-fit-drfh", "ps-dsf", "tsf", "asset-fairness", "drfh")
+OURS: Final = ("best-fit-drfh", "first-fit-drfh", "ps-dsf", "tsf")
 THEIRS: Final = (
     "volcano-rule",
     "yunikorn-rule",
@@ -25,8 +25,7 @@ THEIRS: Final = (
     "kube-scheduler-rule",
     "fifo",
 )
-FITS: Final = ("fgd-best-fit-drfh",)
-POLICIES: Final = (*OURS, *THEIRS, *FITS)
+POLICIES: Final = (*OURS, *THEIRS)
 TAIL_PERCENT: Final = 95.0
 GPU_SUFFIX: Final = "/gpu"
 HARMLESS: Final = frozenset({Cause.MISSING_DEMAND.value, Cause.INDIVISIBLE.value})

@@ -45,7 +45,6 @@ OUR_COLOURS: Final = {
     "first-fit-drfh": "#56B4E9",
     "ps-dsf": "#D55E00",
     "tsf": "#009E73",
-    "drfh": "#CC79A7",
 }
 THEIR_MARKERS: Final = {
     "volcano-rule": "s",

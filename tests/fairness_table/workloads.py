@@ -23,10 +23,10 @@ OPENB = ("openb_pod_list_default.csv.gz", "openb_node_list_all_node.csv")
 """The publisher's files of pods and of nodes."""
 
 
-def make_mixed(seed: int = 17, horizon: int = 5400) -> Json:
+def make_mixed(seed: int = 17, horizon: int = 3600) -> Json:
     """Return six tenants on three kinds of nodes, who together want more than there is for most of the time.
 
-    horizon: seconds; a shorter one cuts the same workload off. Two nodes take no pods between 1800 and 3600.
+    horizon: seconds; a shorter one cuts the same workload off. Two nodes take no pods between 1200 and 2400.
     """
     return {
         "name": "mixed",
@@ -50,17 +50,17 @@ def make_mixed(seed: int = 17, horizon: int = 5400) -> Json:
             _entry("analytics", 0.03, 900, {"cpu": 2, "memory": "24Gi"}),
             _entry("batch", 0.15, 600, {"cpu": 2, "memory": "2Gi"}),
             _entry("cache", 0.015, 1500, {"cpu": 1, "memory": "20Gi"}, nodeSelector={"kind": "memory"}),
-            _entry("late", 0.1, 500, {"cpu": 4, "memory": "4Gi"}, start=2400),
+            _entry("late", 0.1, 500, {"cpu": 4, "memory": "4Gi"}, start=1200),
             _entry("training", 0.008, 1800, {"cpu": 6, "memory": "24Gi", GPU: 1}),
             _entry("training", 0.001, 1800, {"cpu": 12, "memory": "48Gi", GPU: 4}, name="large"),
             _entry("web", 0.06, 400, {"cpu": 4, "memory": "8Gi"}, priority=10),
         ],
-        "events": [{"at": 1800, "cordon": ["gpu-2", "gpu-3"]}, {"at": 3600, "uncordon": ["gpu-2", "gpu-3"]}],
+        "events": [{"at": 1200, "cordon": ["gpu-2", "gpu-3"]}, {"at": 2400, "uncordon": ["gpu-2", "gpu-3"]}],
         "notes": ["made for this table; no trace", "three kinds of nodes, of which two nodes are closed for a while"],
     }
 
 
-def make_pools(seed: int, horizon: int = 5400) -> Json:
+def make_pools(seed: int, horizon: int = 3600) -> Json:
     """Return tenants of which some may use every node and others one pool only."""
     return {
         "name": "pools",
@@ -84,7 +84,7 @@ def make_pools(seed: int, horizon: int = 5400) -> Json:
     }
 
 
-def make_sizes(seed: int, horizon: int = 5400) -> Json:
+def make_sizes(seed: int, horizon: int = 2700) -> Json:
     """Return tenants whose pods take from a 32nd of a node to half of one."""
     return {
         "name": "sizes",
@@ -92,16 +92,16 @@ def make_sizes(seed: int, horizon: int = 5400) -> Json:
         "horizon": horizon,
         "measureEvery": EVERY,
         "cluster": [
-            _shape("cpu", 12, {"cpu": 16, "memory": "64Gi"}),
-            _shape("gpu", 4, {"cpu": 64, "memory": "256Gi", GPU: 8}),
+            _shape("cpu", 6, {"cpu": 16, "memory": "64Gi"}),
+            _shape("gpu", 3, {"cpu": 64, "memory": "256Gi", GPU: 8}),
         ],
         "tenants": [{"name": name} for name in ("large", "medium", "single", "small", "wide")],
         "workload": [
-            _entry("small", 1.0, 300, {"cpu": "500m", "memory": "1Gi"}),
-            _entry("medium", 0.3, 400, {"cpu": 2, "memory": "8Gi"}),
-            _entry("large", 0.05, 600, {"cpu": 8, "memory": "16Gi"}, start=600),
-            _entry("single", 0.06, 600, {"cpu": 2, "memory": "16Gi", GPU: 1}),
-            _entry("wide", 0.015, 900, {"cpu": 8, "memory": "64Gi", GPU: 4}, start=600),
+            _entry("small", 0.5, 300, {"cpu": "500m", "memory": "1Gi"}),
+            _entry("medium", 0.15, 400, {"cpu": 2, "memory": "8Gi"}),
+            _entry("large", 0.03, 600, {"cpu": 8, "memory": "16Gi"}, start=300),
+            _entry("single", 0.05, 600, {"cpu": 2, "memory": "16Gi", GPU: 1}),
+            _entry("wide", 0.012, 600, {"cpu": 8, "memory": "64Gi", GPU: 4}, start=300),
         ],
         "notes": [
             "made for this table; no trace",
@@ -239,18 +239,18 @@ def read_traces(folder: Path, only: Collection[str] = ()) -> dict[str, Callable[
     ignored = ["--ignore", "rdma/bandwidth", "--ignore", "ephemeral-storage"]
     of_openb = ["openb", str(openb), *machines, "--from", "12750000"], (openb, openb_nodes)
     wanted = {
-        "openb": (*of_openb, Cut(nodes=0, faster=24, tasks=500), 1800),
-        "openb-models": (*of_openb, Cut(nodes=0, faster=24, tasks=500, models=1 / 3), 1800),
+        "openb": (*of_openb, Cut(nodes=0, faster=36, tasks=350), 1800),
+        "openb-models": (*of_openb, Cut(nodes=0, faster=36, tasks=350, models=1 / 3), 1800),
         "dlrm": (
             ["dlrm", str(dlrm), *machines, *ignored, "--until", "604800"],
             (dlrm, openb_nodes),
-            Cut(nodes=0.1, tenants=10, tasks=800),
+            Cut(nodes=0.1, tenants=10),
             43200,
         ),
         "google-composite": (
             ["google2011", str(google), "--pods", f"dlrm:{dlrm}", *machines, *ignored, "--until", "86400"],
             (google, dlrm, openb_nodes),
-            Cut(nodes=0.03, tenants=15),
+            Cut(nodes=0.03, tenants=9),
             3600,
         ),
     }
