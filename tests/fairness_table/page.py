@@ -93,7 +93,7 @@ def draw_errors(results: Mapping[str, Any], path: Path) -> None:
 
 
 def _draw_panel(panel: Axes, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    for row in rows:
+    for place, row in enumerate(rows):
         policy = row["policy"]
         if policy not in {**OUR_COLOURS, **THEIR_MARKERS}:
             continue
@@ -105,7 +105,8 @@ def _draw_panel(panel: Axes, name: str, rows: Sequence[Mapping[str, Any]]) -> No
             yerr=spans[1],
             marker=THEIR_MARKERS.get(policy, "o"),
             color=OUR_COLOURS.get(policy, "#777777"),
-            markersize=5,
+            markersize=max(5, 9 - place),
+            markerfacecolor="none" if policy in THEIR_MARKERS else None,
             linewidth=0.8,
             linestyle="none",
             label=policy,
@@ -152,6 +153,7 @@ def _render_workload(name: str, results: Mapping[str, Any]) -> str:
     if results["composite"]:
         lines += [f"A composite: {results['composite']}.", ""]
     lines += [f"* {note}" for note in results["notes"]]
+    lines += [f"* {results['seeds']} seeds, for all policies the same"] if results["seeds"] > 1 else []
     lines += ["", f"| {' | '.join(headings)} |", f"|---{'|---:' * (len(headings) - 1)}|"]
     best = {key: find_best({row["policy"]: row[key] for row in rows}, which) for _, key, which in COLUMNS}
     lines += [f"| `{row['policy']}` | {' | '.join(_render_row(row, resources, best))} |" for row in rows]

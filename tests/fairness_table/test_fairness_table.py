@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ from fairness_table.workloads import MADE, Cut, count_tasks, make_mixed, make_po
 from simulator.scenarios import Json, make_entry, make_scenario
 
 GPU = "nvidia.com/gpu"
+
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def find_row(document: Json, policy: str) -> dict[str, Any]:
@@ -118,12 +122,12 @@ def make_rows(**jains: list[float]) -> list[Json]:
 def test_the_best_are_bold_and_so_are_those_that_cannot_be_told_from_them() -> None:
     """B is better than a in each seed, though seeds differ by more; c is now better, now worse."""
     rows = make_rows(a=[0.1, 0.5, 0.8], b=[0.2, 0.6, 0.9], c=[0.1, 0.7, 0.89])
-    workload = {"composite": "this and that", "notes": ["assumed"], "seconds": 90, "rows": rows}
+    workload = {"composite": "this and that", "notes": ["assumed"], "seconds": 90, "seeds": 3, "rows": rows}
     page = render_page({"date": "2026-01-01T00:00:00", "workloads": {"w": workload}}, "2026-01-01.json")
     cells = [line.split(" | ") for line in page.splitlines() if line.startswith(("| `a` ", "| `b` ", "| `c` "))]
 
     assert "A composite: this and that." in page
-    assert "took\n2 minutes in all" in page
+    assert "took 2 minutes in all" in page
     assert "its files were not there" in page
     assert [row[8] for row in cells] == ["0.467", "**0.567**", "**0.563**"]
     assert {row[1] for row in cells} == {"**1.000 (1.000 to 1.000)**"}
@@ -218,6 +222,20 @@ def test_the_page_is_that_of_the_last_result(tmp_path: Path) -> None:
     words = ["--only", "none", "--traces", str(tmp_path / "empty"), "--output", str(tmp_path / "raw.json")]
     assert main(words) == 0
     assert json.loads((tmp_path / "raw.json").read_text(encoding="utf-8"))["workloads"] == {}
+
+
+def test_the_promise_of_the_readme_is_a_number_of_the_table() -> None:
+    workload = json.loads(max(RESULTS.iterdir()).read_text(encoding="utf-8"))["workloads"]["sizes"]
+    percent = {row["policy"]: 100 * statistics.fmean(row["share_error_drfh"]) for row in workload["rows"]}
+    rules = [value for policy, value in percent.items() if policy.endswith("-rule") and policy != "kube-scheduler-rule"]
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+
+    assert len(rules) == 5
+    assert workload["seeds"] == 10
+    assert (
+        f"the worst-off tenant is {percent['best-fit-drfh']:.0f} % below its exact fair share in the mean, "
+        f"and {min(rules):.0f} % to {max(rules):.0f} % below it under the rules of five other schedulers" in readme
+    )
 
 
 def test_a_small_run_has_the_numbers_of_each_seed(tmp_path: Path) -> None:
