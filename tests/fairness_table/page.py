@@ -119,7 +119,7 @@ def _draw_panel(panel: Axes, name: str, rows: Sequence[Mapping[str, Any]]) -> No
 
 def _find_spans(values: Values) -> tuple[float, tuple[tuple[float], tuple[float]]]:
     """Return the mean, and how far the interval goes below and above it."""
-    interval = compute_interval([value for value in values if value is not None], CONFIDENCE)
+    interval = compute_interval(_list_known(values), CONFIDENCE)
     mean = interval.mean or 0.0
     low, high = (mean if end is None else end for end in (interval.low, interval.high))
     return mean, ((mean - low,), (high - mean,))
@@ -191,13 +191,17 @@ def _are_close(one: Values, other: Values) -> bool:
 
 def find_mean(values: Values) -> float | None:
     """Return the mean of the known values."""
-    known = [value for value in values if value is not None]
+    known = _list_known(values)
     return statistics.fmean(known) if known else None
+
+
+def _list_known(values: Values) -> list[float]:
+    return [value for value in values if value is not None]
 
 
 def show_interval(values: Values) -> str:
     """Return a mean with its interval as the table has it."""
-    interval = compute_interval([value for value in values if value is not None], CONFIDENCE)
+    interval = compute_interval(_list_known(values), CONFIDENCE)
     if interval.low is None:
         return show(interval.mean)
     return f"{show(interval.mean)} ({show(interval.low)} to {show(interval.high)})"

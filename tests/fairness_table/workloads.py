@@ -29,10 +29,7 @@ def make_mixed(seed: int = 17, horizon: int = 3600) -> Json:
     horizon: seconds; a shorter one cuts the same workload off. Two nodes take no pods between 1200 and 2400.
     """
     return {
-        "name": "mixed",
-        "seed": seed,
-        "horizon": horizon,
-        "measureEvery": EVERY,
+        **_begin("mixed", seed, horizon),
         "cluster": [
             _shape("cpu", 8, {"cpu": 32, "memory": "64Gi"}),
             _shape("memory", 4, {"cpu": 16, "memory": "256Gi"}, kind="memory"),
@@ -63,10 +60,7 @@ def make_mixed(seed: int = 17, horizon: int = 3600) -> Json:
 def make_pools(seed: int, horizon: int = 3600) -> Json:
     """Return tenants of which some may use every node and others one pool only."""
     return {
-        "name": "pools",
-        "seed": seed,
-        "horizon": horizon,
-        "measureEvery": EVERY,
+        **_begin("pools", seed, horizon),
         "cluster": [
             _shape("cpu", 6, {"cpu": 32, "memory": "128Gi"}, pool="cpu"),
             _shape("old", 4, {"cpu": 32, "memory": "128Gi", GPU: 4}, pool="old-gpus"),
@@ -87,10 +81,7 @@ def make_pools(seed: int, horizon: int = 3600) -> Json:
 def make_sizes(seed: int, horizon: int = 2700) -> Json:
     """Return tenants whose pods take from a 32nd of a node to half of one."""
     return {
-        "name": "sizes",
-        "seed": seed,
-        "horizon": horizon,
-        "measureEvery": EVERY,
+        **_begin("sizes", seed, horizon),
         "cluster": [
             _shape("cpu", 6, {"cpu": 16, "memory": "64Gi"}),
             _shape("gpu", 3, {"cpu": 64, "memory": "256Gi", GPU: 8}),
@@ -111,6 +102,11 @@ def make_sizes(seed: int, horizon: int = 2700) -> Json:
 
 
 MADE: dict[str, Callable[[int], Json]] = {"mixed": make_mixed, "pools": make_pools, "sizes": make_sizes}
+
+
+def _begin(name: str, seed: int, horizon: int) -> Json:
+    """Return what the scenarios of ours have in common but for their nodes, tenants and tasks."""
+    return {"name": name, "seed": seed, "horizon": horizon, "measureEvery": EVERY}
 
 
 def _shape(name: str, count: int, capacity: Json, **labels: str) -> Json:

@@ -1,7 +1,7 @@
 """How the demo looks: a live table for a terminal, one line at a time for a pipe, a picture for the documents.
 
 Everything here turns a `Scene` into something that `rich` prints, and nothing else. The table fits 80 columns; a wider
-terminal gives its bars and reasons more free capacity.
+terminal gives its bars and reasons more space.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Scene:
 
 def render(scene: Scene, height: int = PICTURE_HEIGHT) -> RenderableType:
     """Return the whole live picture. height: lines that there are; the reasons are cut to what is left."""
-    free = height - FIXED_LINES - len(scene.sample.tenants)
-    reason_lines = max(1, min(MOST_REASON_LINES, free // max(1, len(scene.sample.tenants))))
+    spare_lines = height - FIXED_LINES - len(scene.sample.tenants)
+    reason_lines = max(1, min(MOST_REASON_LINES, spare_lines // max(1, len(scene.sample.tenants))))
     return Group(
         _render_title(scene),
         Text(""),

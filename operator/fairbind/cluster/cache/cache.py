@@ -175,7 +175,7 @@ class ClusterCache:
         """Let pods on their way without capacity hold some where they fit, as at the beginning of a leader's time.
 
         most: the oldest so many. but: the UIDs of those that have had their time. Returns the UID and the tenant of
-        each of them, and whether it has free capacity.
+        each of them, and whether it holds capacity.
         """
         self.build_snapshot()
         opened = [entry for entry in find_opened(self.state.entries) if entry.facts.uid not in but][:most]

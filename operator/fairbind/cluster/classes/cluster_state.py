@@ -56,7 +56,7 @@ class ClusterState:
     pods by UID. by_namespace: their UIDs. queues: who waits, by class. queues_by_tenant: the same. waiting_constraints:
     how many queues have which. queues_about_volumes: how many bring volumes that are counted, or want some.
     queues_to_build: those that changed since the last snapshot. usage: by tenant. wanted: pods that hold or may be
-    placed, the latter as of the last snapshot. nominations: free capacity that is reserved for pods that wait.
+    placed, the latter as of the last snapshot. nominations: capacity that is reserved for pods that wait.
     forecast: where pods on their way will be. running: pod by pod. above: see `growths`. eligibility, anti_affinity,
     topology: the filters. rotation: whose pod terms are looked at.
     volumes, devices: those of pods. to_select: pods that wait and that other terms may select than their queue says, in

@@ -25,7 +25,7 @@ OWN_ANTI_AFFINITY = Rejection(RejectionKind.OWN_ANTI_AFFINITY)
 
 @dataclass(frozen=True, slots=True)
 class Nomination:
-    """Free capacity on a node for a pod that waits.
+    """Capacity of a node that is reserved for a pod that waits.
 
     repels, labels: what other pods' pod terms may ask about it. tenant: None when it belongs to no tenant.
     """

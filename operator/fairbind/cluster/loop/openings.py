@@ -22,7 +22,7 @@ class Openings:
         return uid in self._all
 
     def begin(self, uid: str, *, has_capacity: bool) -> None:
-        """Note that a gate is being opened. has_capacity: whether free capacity is kept for its pod."""
+        """Note that a gate is being opened. has_capacity: whether capacity is kept for its pod."""
         self._all.add(uid)
         if has_capacity:
             self._with_capacity.add(uid)

@@ -329,7 +329,7 @@ class Pacing:
     def _scale_up(self, candidates: Sequence[Bind], now: float) -> Sequence[Instruction]:
         """Open the gate of one pod for which a node could be bought; shares are others then, so look again.
 
-        Only after those that have free capacity, but for stalled ones; see `Openings.must_wait`.
+        Only after those that hold capacity, but for stalled ones; see `Openings.must_wait`.
         Those whose namespace may not begin now leave the order, so that no later cycle backs them off once more.
         """
         if self._openings.must_wait(now, has_candidates=bool(candidates)):

@@ -8,7 +8,7 @@ each snapshot the pods that do not fit where capacity was reserved for them are 
 * On a node that is gone, or on which more is held than it has, the youngest reservations are taken back until the rest
   fits.
 * Each of these pods gets capacity on the fullest node that it may use and where it fits, the oldest first.
-* One that fits nowhere holds no free capacity, and counts in its tenant's share. It is the first to get capacity where
+* One that fits nowhere holds no capacity, and counts in its tenant's share. It is the first to get capacity where
   some comes free. Others may use meanwhile what is too little for it.
 * One whose gate is not open yet stays where it is if it fits nowhere, and its opening finds out (`has_capacity`). Where
   policies decide by server class it is being narrowed to the class of its node, and moves inside that alone. It does
@@ -93,7 +93,7 @@ class Forecast:
         return self._seek(state, [*self.unplaced.values(), *lost], free_kr, class_k)
 
     def find_free_nodes(self, state: NodeStates, opened: Sequence[PodEntry]) -> list[tuple[PodEntry, str | None]]:
-        """Return where pods on their way that have no free capacity get some; those that fit nowhere are unplaced."""
+        """Return where pods on their way without capacity get some; those that fit nowhere are unplaced."""
         return self._seek(state, opened, state.servers.free_kr.copy())
 
     def _seek(

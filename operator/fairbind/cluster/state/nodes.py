@@ -239,7 +239,7 @@ class Servers:
         self._drop_if_empty(name)
 
     def reserve(self, name: str, amounts: Amounts, sign: int = 1) -> None:
-        """Note that free capacity on a node is reserved for a pod, or no more."""
+        """Note that capacity of a node is reserved for a pod, or no more."""
         state = self.states.setdefault(name, NodeState())
         state.reserve(amounts, sign)
         self._note_state(name)

@@ -1,7 +1,7 @@
 """Where a pod stands in the state: it holds something, it waits to be decided, it waits for something else, or nothing.
 
 In gate mode another scheduler's pods wait behind our gate. From the decision on such a pod holds its
-free capacity, as any other. When its capacity was given back, or it was let go without any so that a node is bought for
+capacity, as any other. When its capacity was given back, or it was let go without any so that a node is bought for
 it, it only counts in the share. In extender mode another scheduler asks before it places a pod. Its pods of tenants
 wait and hold as our own do.
 

@@ -63,7 +63,7 @@ class TenantUsage:
 
 @dataclass(slots=True)
 class Unplaced:
-    """What a tenant's state has of pods that another scheduler will place: they count in its share, and do not run."""
+    """Pods that another scheduler will place, and what they ask for: they count in the share, and do not run."""
 
     pods: int = 0
     real: dict[str, int] = field(default_factory=dict)

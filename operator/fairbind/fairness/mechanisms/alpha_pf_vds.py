@@ -92,7 +92,7 @@ def certify_alpha_pf_vds(instance: Instance, solution: Solution) -> Mapping[str,
     """Prove inequality (16) with the prices.
 
     Three things are checked for each server. No tenant could use it for less than its worth (except tenants
-    with all their tasks); no tenant with a part pays more than its worth; slots with capacity cost nothing. Weak
+    with all their tasks); no tenant with a part pays more than its worth; slots that are not full cost nothing. Weak
     duality then bounds the left side of (16), for whatever other use of the server. That bound has the exponent as a
     factor (what is off by e in prices is off by alpha e in multipliers), the three checks have not.
     """

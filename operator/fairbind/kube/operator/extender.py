@@ -3,7 +3,7 @@
 The loop decides as ever. To carry out a decision about a pod of kube-scheduler means to give the pod a permit and to
 wake it in kube-scheduler's queue (`nudge`). How many pods may have a permit, and for how long, is decided in
 `fairbind.cluster.other_schedulers.gate_limiter`; what is answered, in `extender` beside it. A binding is sent behind
-the fence, as any other. It goes on when kube-scheduler gives up waiting for it, and the pod's free capacity stays taken
+the fence, as any other. It goes on when kube-scheduler gives up waiting for it, and the pod's capacity stays taken
 until it is known what became of it.
 
 Only a replica that may decide answers; another one says 503, and so does one that does not see the cluster.

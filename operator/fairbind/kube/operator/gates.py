@@ -86,7 +86,7 @@ class Gates:
     def recover(self, note: Callable[[str, str, bool], None]) -> None:
         """Find the pods that are on their way, as a new leader.
 
-        note: called with UID and tenant of each, and whether it has free capacity.
+        note: called with UID and tenant of each, and whether it holds capacity.
         """
         opened = self._cache.recover(self._most, but=self._tenants.keys())
         for uid, tenant, has_capacity in opened:

@@ -236,7 +236,7 @@ class PodMessages:
     ) -> None:
         """find_waiting: by UID; None for a pod that is gone, bound or about to be bound.
 
-        has_capacity: whether another notice of this queue can be written soon; if not, it stays due. find_generation:
+        has_place: whether another notice of this queue can be written soon; if not, it stays due. find_generation:
         of a pod's spec, by UID; 0: unknown. shows_taints: whether messages name each taint with its key and value.
         """
         self._find_waiting = find_waiting

@@ -321,7 +321,7 @@ class Draft:
     # --- queues ---
 
     def _look_at_all(self) -> None:
-        """Have queues also for what was remembered to fit nowhere: it was true of the capacity at the start."""
+        """Have queues also for what was remembered to fit nowhere: it was true of what was free at the start."""
         if len(self.remembered) and self._unschedulable is not None:
             known, stale = [wait.task_class for wait in self.remembered.waits], self.snapshot.stale
             more = self._build_queues([each for each in known if each not in stale])

@@ -69,8 +69,8 @@ def _draw_panel(axis: Axes, panel: Panel) -> None:
         axis.set_yscale("log")
     elif panel.kind != "circles" and panel.has_zero:
         values = [value for series in panel.series for value in series.y]
-        free = 1.25 if len(panel.series) > 1 else 1.05  # for the legend
-        axis.set_ylim(min(0.0, *values) * 1.1, max(values) * free or 1.0)
+        space = 1.25 if len(panel.series) > 1 else 1.05  # for the legend
+        axis.set_ylim(min(0.0, *values) * 1.1, max(values) * space or 1.0)
     if len(panel.series) > 1:
         axis.legend(fontsize=7, ncols=2)
 

@@ -1,4 +1,4 @@
-"""The capacity on the servers in one draft: what is left, which keys are taken, and what changed since when.
+"""Free capacity of the servers in one draft: what is left, which keys are taken, and what changed since when.
 
 What is left is kept twice. For single servers as lists of Python integers: these are the account. For questions about
 many servers as an array, one row a resource, so that a comparison runs along memory. The array is float64, which holds

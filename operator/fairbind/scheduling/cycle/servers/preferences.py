@@ -3,7 +3,7 @@
 Servers that are in the same domains of all counters and are liked equally are worth the same. So they are put into rows
 once, and each question costs as much as there are rows: a handful for preferences about zones, one a server for
 preferences about servers. What was worked out stays until a counter changes or a row gains or loses its last server
-with capacity.
+on which a task fits.
 
 The scores are those of kube-scheduler, which works with whole numbers: fractions are cut off where it cuts them off.
 """

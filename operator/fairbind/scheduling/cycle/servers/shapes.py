@@ -59,7 +59,7 @@ class Shapes:
         topology: TopologyState,
         only_servers: Mapping[TaskClass, Sequence[int]],
     ) -> None:
-        """Take the working state of a cycle. choices: None when every server with capacity is looked at.
+        """Take the working state of a cycle. choices: None when every server where it fits is looked at.
 
         only_servers: of some classes, the only servers on which a task fits as long as none gains free capacity.
         """

@@ -1,4 +1,4 @@
-"""Why a class waits: which servers refuse it and for what, and who takes the next capacity that it could use.
+"""Why a class waits: which servers refuse it and for what, who takes what comes free next that it could use.
 
 A server that the class may not use counts once, under its reason; one whose topology domain is closed counts once,
 under the first rule that closes it; one whose keys conflict counts once, as a port conflict; any other counts once for
