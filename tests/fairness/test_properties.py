@@ -374,4 +374,6 @@ def test_a_mechanism_has_the_properties_that_mean_something_for_it(mechanism: st
     others = {one for one in PROPERTIES if one.startswith("dynamic-")} if mechanism != "dynamic-drf" else set()
     if Option.ELIGIBLE not in MECHANISMS[mechanism].options:
         others.add("eligibility-strategy-proofness")
+    if Option.TREE not in MECHANISMS[mechanism].options:
+        others.add("subtree-sharing-incentive")
     assert ids == set(PROPERTIES) - others

@@ -36,6 +36,9 @@ ONE_MORE_SERVER_COULD_HELP = {
     RejectionKind.VOLUME_IN_USE: False,
     RejectionKind.NOT_SUPPORTED: False,
     RejectionKind.UNREADABLE: False,
+    RejectionKind.AT_LIMIT: False,
+    RejectionKind.KEPT_BACK: True,
+    RejectionKind.GANG_INCOMPLETE: False,
     RejectionKind.LATER: False,
 }
 COUNTS_AS = {
@@ -63,6 +66,9 @@ COUNTS_AS = {
     RejectionKind.VOLUME_IN_USE: "ineligible",
     RejectionKind.NOT_SUPPORTED: "unsupported",
     RejectionKind.UNREADABLE: "unsupported",
+    RejectionKind.AT_LIMIT: "at_limit",
+    RejectionKind.KEPT_BACK: "insufficient",
+    RejectionKind.GANG_INCOMPLETE: "ineligible",
     RejectionKind.LATER: "queued",
 }
 

@@ -1,9 +1,9 @@
 """Judges an allocation computed elsewhere: is it what a mechanism would give, and if not, where does it differ?
 
 The allocation may come from another scheduler or from a paper, and may be rounded to whole tasks. First it must exceed
-no capacity, no tenant's number of tasks and no eligibility. Then the mechanism's certificate is checked: from the tasks
-alone where that suffices (drf, asset-fairness, per-server-drf, ps-dsf), otherwise with the prices or levels of the
-mechanism's own answer. Those prove every allocation with the same totals, and totals are unique in all of these
+no capacity, no limit, no tenant's number of tasks and no eligibility. Then the mechanism's certificate is checked: from
+the tasks alone where that suffices (drf, asset-fairness, per-server-drf, ps-dsf), otherwise with the prices or levels
+of the mechanism's own answer. Those prove every allocation with the same totals, and totals are unique in all of these
 mechanisms except alpha-pf-vds: there, a failure means that it is not the equilibrium that fairbind finds. Equal servers
 count as one class.
 """
@@ -19,7 +19,7 @@ from fairbind.fairness.mechanisms.mechanism import Mechanism
 from fairbind.fairness.problems.allocation import Allocation
 from fairbind.fairness.problems.instance import Instance, expand_tasks
 from fairbind.fairness.problems.problem import FloatArray, Problem
-from fairbind.fairness.problems.verify import CertificateError
+from fairbind.fairness.problems.verify import CertificateError, compute_held
 from fairbind.fairness.solve import (
     check_options,
     compute_dominant_shares,
@@ -38,8 +38,8 @@ DEFAULT_TOLERANCE = 1e-6
 class Violation:
     """A condition that an allocation does not meet.
 
-    condition: capacity, tasks, eligibility or fairness. amount: by how much, relative to what is allowed or to what the
-    tenant has; inf if that is 0. tenant, servers, resource: names, empty where none applies.
+    condition: capacity, tasks, limit, eligibility or fairness. amount: by how much, relative to what is allowed or to
+    what the tenant has; inf if that is 0. tenant, servers, resource: names, empty where none applies.
     """
 
     condition: str
@@ -117,6 +117,15 @@ def _find_excesses(problem: Problem, tasks_ik: FloatArray, tolerance: float) -> 
         name, server = problem.tenant_names[i], problem.server_names[k]
         text = f"tenant {name} runs {tasks_ik[i, k]:.6g} tasks on server {server}, which it may not use"
         yield Violation("eligibility", text, np.inf, tenant=name, servers=server)
+
+    if problem.tree is not None:
+        tree, limits = problem.tree, problem.tree.limits
+        held_b = compute_held(tree, limits, tasks_ik, problem.demand_ir)
+        for b in np.flatnonzero(held_b > limits.amount_b * (1 + tolerance)).tolist():
+            name = [*problem.tenant_names, *tree.inner_names][limits.vertex_b[b]]
+            resource = problem.resources[limits.resource_b[b]]
+            text = f"tenant {name} holds {held_b[b]:.6g} {resource}, and its limit is {limits.amount_b[b]:.6g}"
+            yield Violation("limit", text, _compare(held_b[b], limits.amount_b[b]), tenant=name, resource=resource)
 
 
 def _compare(used: float, allowed: float) -> float:

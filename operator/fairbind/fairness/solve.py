@@ -21,6 +21,7 @@ from fairbind.fairness.problems.allocation import Allocation, Proof, Solution
 from fairbind.fairness.problems.instance import Instance, expand_tasks, reduce_problem
 from fairbind.fairness.problems.negligible import drop_negligible
 from fairbind.fairness.problems.problem import BoolArray, FloatArray, Problem
+from fairbind.fairness.problems.tree import ROOT
 from fairbind.fairness.problems.verify import (
     CertificateError,
     RefusedTenantError,
@@ -44,6 +45,7 @@ _MEANINGS = {
     Option.ALPHA: "alpha",
     Option.UTILITY: "utilityA and utilityB",
     Option.EXPECTED_TENANTS: "expectedTenants",
+    Option.TREE: "trees, guarantees and limits",
 }
 
 
@@ -234,6 +236,9 @@ def check_options(problem: Problem, mechanism: Mechanism, *, alpha: float | None
         field = find_field(problem)
         if field is not None and option not in mechanism.options:
             raise InvalidProblemError(f"{field}: mechanism {mechanism.id} does not take {_MEANINGS[option]}")
+    whole = _find_row(problem, "servers", "divisible", ~problem.divisible_k)
+    if problem.tree is not None and whole is not None:
+        raise InvalidProblemError(f"{whole}: servers that are not divisible cannot be divided along a tree")
     if alpha is not None:
         if Option.ALPHA not in mechanism.options:
             raise InvalidProblemError(f"alpha: {alpha!r}: mechanism {mechanism.id} does not take alpha")
@@ -280,13 +285,31 @@ def _find_expected(problem: Problem) -> str | None:
     return None if problem.expected_tenants is None else "expectedTenants"
 
 
+def _find_tree(problem: Problem) -> str | None:
+    """Return the path of the first tenant with a field of a tree."""
+    tree = problem.tree
+    if tree is None:
+        return None
+    vertices = [
+        *((int(v), "parent") for v in np.flatnonzero(tree.parent_v != ROOT)),
+        *((int(v), "guarantee") for v in tree.guarantees.vertex_b),
+        *((int(v), "limit") for v in tree.limits.vertex_b),
+    ]
+    if not vertices:
+        return "tenants"
+    vertex, field = min(vertices, key=lambda found: (int(tree.place_v[found[0]]), found[1]))
+    names = [*problem.tenant_names, *tree.inner_names]
+    return f"tenants[{tree.place_v[vertex]}].{field} of {names[vertex]}"
+
+
 def _find_row(problem: Problem, collection: str, field: str, marked: npt.ArrayLike) -> str | None:
     """Return the path and the name of the first server or tenant that is marked."""
     rows = np.flatnonzero(marked)
     if not rows.size:
         return None
     names = problem.server_names if collection == "servers" else problem.tenant_names
-    return f"{collection}[{rows[0]}].{field} of {names[rows[0]]}"
+    row = rows[0] if collection == "servers" or problem.tree is None else problem.tree.place_v[rows[0]]
+    return f"{collection}[{row}].{field} of {names[rows[0]]}"
 
 
 # Where a problem uses an option, by its field's path; None where it does not. An option that is the same for each
@@ -303,4 +326,5 @@ _FIELDS: Mapping[Option, Callable[[Problem], str | None]] = {
     Option.ALPHA: lambda problem: _find_row(problem, "servers", "alpha", ~np.isnan(problem.alpha_k)),
     Option.UTILITY: lambda problem: _find_utility(problem, lambda values: values != 0),
     Option.EXPECTED_TENANTS: _find_expected,
+    Option.TREE: _find_tree,
 }

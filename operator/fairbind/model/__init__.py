@@ -6,9 +6,11 @@ Nothing here reads a clock, does I/O or knows where the values came from. Amount
 
 from __future__ import annotations
 
-from fairbind.model.decisions import CycleReport, FairnessReason, Wait
+from fairbind.model.decisions import CycleReport, FairnessReason, Precedence, Wait
 from fairbind.model.errors import FairbindError, InvalidProblemError, InvariantError, SolverError
-from fairbind.model.plans import Bind, Evict, Plan, list_binds, plan_each
+from fairbind.model.groups import GroupTopology, GroupWait, TaskGroup
+from fairbind.model.hierarchy import FLAT, Guarantee, Hierarchy, InnerTenant, Place
+from fairbind.model.plans import Bind, Evict, Plan, list_binds, plan_each, split_binds
 from fairbind.model.policy import Fit, PolicySettings, Unclaimed
 from fairbind.model.preferences import EvenPreference, Preference, Preferences, PullPreference, ServerPreference
 from fairbind.model.reasons import Rejection, RejectionKind, Rejections
@@ -34,6 +36,7 @@ from fairbind.model.until import (
     ClaimChange,
     Event,
     FreeCapacity,
+    FreeSlots,
     GroupComplete,
     ServerChange,
     TimeReached,
@@ -42,6 +45,7 @@ from fairbind.model.until import (
 )
 
 __all__ = [
+    "FLAT",
     "FREE_CAPACITY",
     "MAX_AMOUNT",
     "NO_DOMAIN",
@@ -64,15 +68,23 @@ __all__ = [
     "FairnessReason",
     "Fit",
     "FreeCapacity",
+    "FreeSlots",
     "GroupComplete",
+    "GroupTopology",
+    "GroupWait",
+    "Guarantee",
+    "Hierarchy",
     "Holding",
+    "InnerTenant",
     "InvalidProblemError",
     "InvariantError",
     "LimitRule",
     "Pin",
+    "Place",
     "Placement",
     "Plan",
     "PolicySettings",
+    "Precedence",
     "Preference",
     "Preferences",
     "PullPreference",
@@ -91,6 +103,7 @@ __all__ = [
     "Targets",
     "Task",
     "TaskClass",
+    "TaskGroup",
     "Tenant",
     "TimeReached",
     "Unclaimed",
@@ -103,4 +116,5 @@ __all__ = [
     "leave_out",
     "list_binds",
     "plan_each",
+    "split_binds",
 ]

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
+from fairbind.model.groups import GroupWait
 from fairbind.model.plans import Bind, Plan, list_binds
 from fairbind.model.reasons import Rejection, Rejections
 from fairbind.model.reservations import Reservation
 from fairbind.model.tasks import Task, TaskClass
-from fairbind.model.until import FREE_CAPACITY, Until
+from fairbind.model.until import FREE_CAPACITY, FreeCapacity, FreeSlots, Until
 
 WEIGHTED_SHARE = "weighted share"
+
+
+class Precedence(StrEnum):
+    """By what a sibling comes before another."""
+
+    LEVEL = "level"
+    PRIORITY = "priority"
+    GUARANTEE = "guarantee"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +30,9 @@ class FairnessReason:
     share: where the waiting tenant stands in what the policy measures by, on the cluster or on the server class where
     the tenant is least behind. next_tenant, next_share: who comes before it there, and where that one stands.
     measure: what the two numbers are, in words that follow "its". reserved_on: on how many servers something is
-    reserved for that tenant.
+    reserved for that tenant. by: why that one comes first.
+    compared: in a tree, the two siblings that are compared, above the waiting tenant and above the other one, where one
+    of them is an inner tenant; the two numbers are theirs. None: the two tenants themselves.
     """
 
     share: float
@@ -28,6 +40,8 @@ class FairnessReason:
     next_share: float
     measure: str = WEIGHTED_SHARE
     reserved_on: int = 0
+    by: Precedence = Precedence.LEVEL
+    compared: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,9 +54,12 @@ class Wait:
     it has too little.
     blocked: set when the class may not be placed at all. fairness: set when fairness is why the capacity went
     elsewhere. is_too_large: whether none of the servers that the class may use could hold a task of it when empty.
+    at_limit: set when a limit of the tenant keeps the task from every server that could hold it, whatever is free
+    there.
     reserved_on: on how many servers something is reserved for it. expected: when the first of these may have enough,
     seconds since the epoch; None: none is, or it should have had by now.
     until: what may end the wait, each by itself. Until then no cycle that recalls looks at the class again.
+    group: set when the class is of a group whose minimum does not fit; the rejections are of a task that is lacking.
     """
 
     task_class: TaskClass
@@ -52,19 +69,27 @@ class Wait:
     blocked: Rejection | None = None
     fairness: FairnessReason | None = None
     is_too_large: bool = False
+    at_limit: Rejection | None = None
     reserved_on: int = 0
     expected: float | None = None
     until: tuple[Until, ...] = FREE_CAPACITY
+    group: GroupWait | None = None
 
     @property
     def is_for_capacity(self) -> bool:
         """Whether free capacity, and nothing else, ends the wait."""
-        return self.until == FREE_CAPACITY
+        return all(isinstance(each, FreeCapacity | FreeSlots) for each in self.until)
+
+    @property
+    def missing_slots(self) -> int | None:
+        """For how many tasks more there must be free capacity before the wait may end; None: one may be enough."""
+        first = self.until[0]
+        return first.count if isinstance(first, FreeSlots) and len(self.until) == 1 else None
 
     @property
     def is_ended_by_capacity(self) -> bool:
         """Whether free capacity may end the wait."""
-        return FREE_CAPACITY[0] in self.until
+        return any(isinstance(each, FreeCapacity | FreeSlots) for each in self.until)
 
     @property
     def is_whole(self) -> bool:

@@ -37,6 +37,10 @@ class TenantOverview:
     oldest_pending: since when the oldest of its pods waits that could be placed, seconds since the epoch; None without
     any.
     backlogged: whether it has waiting pods that it may place at all (for the Jain index).
+    limit: the most that it may hold, by each resource that is limited, base units.
+    parent: the inner tenant above it; None: the root. priority: among siblings. guaranteed: what it gets before
+    siblings that are above theirs, as far as it counts. kept_back: what stays free of it, where it lends nothing; both
+    in sum over kinds of nodes.
     reserved: what reservations keep for it, by resource, base units; reserved_nodes: on how many nodes.
     share_gap: None where it waits for nothing, or no fair share is known.
     fair_share: the dominant share that the policy's exact mechanism gives it for what it wants now; None when there is
@@ -55,6 +59,11 @@ class TenantOverview:
     backlogged: bool = False
     fair_share: float | None = None
     oldest_pending: float | None = None
+    limit: Mapping[str, float] = field(default_factory=dict)
+    parent: str | None = None
+    priority: int = 0
+    guaranteed: Mapping[str, float] = field(default_factory=dict)
+    kept_back: Mapping[str, float] = field(default_factory=dict)
     reserved: Mapping[str, float] = field(default_factory=dict)
     reserved_nodes: int = 0
     share_gap: ShareGap | None = None
@@ -90,11 +99,15 @@ class AuditCounts:
 class ClusterOverview:
     """The cluster now. capacity, allocated: by resource, base units.
 
+    tenants: those that have pods, or may have. shown: what people are shown where tenants have others below them: these
+    with all that is below, and of their users the largest and, as `*@NAME`, the sum of the others.
+
     capacity: of nodes that are Ready and not cordoned, and what tenants hold on the others.
-    jain_index: of the weighted shares of backlogged tenants; 1.0 when there are none.
+    jain_index: of the weighted shares of backlogged tenants, the children of the root; 1.0 when there are none.
     share_error: how far the worst backlogged tenant is below its fair share, as a dominant share; None without any.
     audit: how many findings of the last audit come from what; None before the first one. counting: the resources that
     count for shares now. classes: the largest server classes. namespaces: whose each namespace is.
+    scattered: what is free and would be enough for a group that waits, if it were together, by resource.
     refusing_nodes: those whose kubelets refuse pods. node_faults: by node, what of it could not be read or is left out.
     left_out: resources that nodes offer and that no
     task can be given, because there are too many.
@@ -105,6 +118,7 @@ class ClusterOverview:
     server_classes: int
     tenants: tuple[TenantOverview, ...]
     jain_index: float
+    shown: tuple[TenantOverview, ...] = ()
     share_error: float | None = None
     audit: AuditCounts | None = None
     counting: frozenset[str] = frozenset()
@@ -113,17 +127,18 @@ class ClusterOverview:
     node_faults: Mapping[str, str] = field(default_factory=dict)
     refusing_nodes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    scattered: Mapping[str, float] = field(default_factory=dict)
 
 
-PENDING_REASONS = ("queued", "insufficient", "ineligible", "unsupported", "gated", "placing")
+PENDING_REASONS = ("queued", "insufficient", "ineligible", "unsupported", "gated", "placing", "at_limit")
 """queued: its tenant is not next. insufficient: eligible nodes lack free capacity. ineligible: no node may take it.
 unsupported: it asks for something that is not honoured yet. gated: it has scheduling gates. placing: another scheduler
-is to place it, and has not yet; it counts in the share.
+is to place it, and has not yet; it counts in the share. at_limit: its tenant would hold more than it may.
 
 Groups of kinds on purpose: a metric with every kind would have nearly five times as many series for each tenant, and
 each group asks for another answer. The kind itself is in the pod's condition and event.
 """
-QUEUED, INSUFFICIENT, INELIGIBLE, UNSUPPORTED, GATED, PLACING = PENDING_REASONS
+QUEUED, INSUFFICIENT, INELIGIBLE, UNSUPPORTED, GATED, PLACING, AT_LIMIT = PENDING_REASONS
 
 PENDING_REASON_OF: Mapping[RejectionKind, str] = {
     RejectionKind.INSUFFICIENT: INSUFFICIENT,
@@ -150,6 +165,9 @@ PENDING_REASON_OF: Mapping[RejectionKind, str] = {
     RejectionKind.VOLUME_IN_USE: INELIGIBLE,
     RejectionKind.NOT_SUPPORTED: UNSUPPORTED,
     RejectionKind.UNREADABLE: UNSUPPORTED,
+    RejectionKind.AT_LIMIT: AT_LIMIT,
+    RejectionKind.KEPT_BACK: INSUFFICIENT,
+    RejectionKind.GANG_INCOMPLETE: INELIGIBLE,
     RejectionKind.LATER: QUEUED,
 }
 """What a task counts as that waits for nothing but this kind of reason."""

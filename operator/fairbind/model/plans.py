@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from fairbind.model.tasks import RunningTask, Task
 
@@ -43,6 +44,12 @@ class Plan:
 def plan_each(binds: Iterable[Bind]) -> tuple[Plan, ...]:
     """Return a plan for each bind."""
     return tuple([Plan((bind,)) for bind in binds])
+
+
+def split_binds(binds: Sequence[Bind], sizes: Iterable[int]) -> tuple[Plan, ...]:
+    """Return plans of so many binds each, which are all of them."""
+    coming = iter(binds)
+    return tuple([Plan(tuple(islice(coming, size))) for size in sizes])
 
 
 def list_binds(plans: Sequence[Plan]) -> Iterator[Bind]:

@@ -67,6 +67,13 @@ class RejectionKind(StrEnum):
     """The task asks for something that the scheduler does not honour; blocks the task. Subject: the feature."""
     UNREADABLE = "unreadable", False
     """The task's description makes no sense; blocks the task."""
+    AT_LIMIT = "at limit", False
+    """The tenant would hold more there than its limit allows. Subject: of what, and whose limit."""
+    KEPT_BACK = "kept back", True
+    """Less would be free there than is kept for other tenants. Subject: of what, and whose it is."""
+    GANG_INCOMPLETE = "gang incomplete", False
+    """Too few members of the task's group exist, or the group itself does not; blocks the task. Subject: which, and
+    how many."""
     LATER = "later", False
     """So many other tasks of the tenant, each to be placed in another way, come first; blocks the task for now."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 DEFAULT_MAX_SECONDS = 600.0
@@ -32,7 +33,8 @@ class Reservation:
 
     tenant, server: names. demand_r: what one task takes, length R, base units. count: for how many tasks. since: when
     it was made, seconds since the epoch. expected: when enough for the first task may be free, as far as run times say.
-    behind: the tenants that are further behind and may use it, too.
+    behind: the tenants that are further behind and may use it, too. group: for whose tasks alone it is; empty: for all
+    tasks of the tenant with this demand. What is reserved for a group is expected when all of it may be free.
     """
 
     tenant: str
@@ -42,3 +44,17 @@ class Reservation:
     since: float
     expected: float
     behind: frozenset[str] = frozenset()
+    group: str = ""
+
+
+@dataclass(slots=True)
+class Reserved:
+    """What is reserved for a tenant: on which servers, and how much of each resource, base units."""
+
+    servers: set[str] = field(default_factory=set)
+    amounts: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: Reserved) -> None:
+        """Count what is reserved for another tenant as well; a server of both counts once."""
+        self.servers |= other.servers
+        self.amounts.update(other.amounts)

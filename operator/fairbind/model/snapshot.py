@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
+from fairbind.model.hierarchy import FLAT, Hierarchy
 from fairbind.model.policy import Fit
 from fairbind.model.servers import ServerTable
 from fairbind.model.targets import TargetClasses, Targets
@@ -44,6 +45,10 @@ class Snapshot:
     changes: since the snapshot that was made before this one; None: not known. It saves work and decides nothing.
     stale: the task classes that say where their tasks might go before something changed: none of these is placed.
     is_whole: whether all tasks that wait are in a class. The snapshots that follow have what is missing.
+    hierarchy: who is below whom; its leaves are `tenants`.
+    held: what counts towards limits and guarantees of tenants now, by the subject of the counter, base units. These
+    counters have one domain, and what is held is no part of `DomainCounter.count_d`: so a class stays the same while
+    its tenant's pods come and go.
     """
 
     resources: tuple[str, ...]
@@ -60,6 +65,8 @@ class Snapshot:
     changes: ClassChanges | None = None
     stale: AbstractSet[TaskClass] = frozenset()
     is_whole: bool = True
+    held: Mapping[Hashable, int] = field(default_factory=dict)
+    hierarchy: Hierarchy = FLAT
 
     @property
     def is_current(self) -> bool:

@@ -9,6 +9,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
+from fairbind.model.groups import TaskGroup
 from fairbind.model.preferences import Preferences
 from fairbind.model.reasons import Rejection, Rejections
 from fairbind.model.servers import BoolArray
@@ -98,6 +99,8 @@ class TaskClass:
     brings: what else each of its tasks adds to counters then: subject and amount.
     is_rationed: whether so many of its tasks at most are decided as the caller of a cycle lets its tenant have.
     most_seconds: for how long each of its tasks runs at most once it is placed.
+    group: whose minimum its tasks are part of; None: each is placed by itself. Other classes of the tenant may have an
+    equal one. role: what its tasks are in the group; empty: nothing in particular.
     """
 
     tenant: str
@@ -113,11 +116,18 @@ class TaskClass:
     brings: tuple[tuple[Hashable, int], ...] = ()
     is_rationed: bool = False
     most_seconds: float = inf
+    group: TaskGroup | None = None
+    role: str = ""
 
     @property
     def is_eligible(self) -> bool:
         """Whether there is a server to which its tasks may go, however full it is and whatever its domains hold."""
         return self.placement.is_open if self.pin is None else self.pin.server is not None
+
+    @property
+    def group_name(self) -> str:
+        """The name of the group; empty: each task is placed by itself."""
+        return "" if self.group is None else self.group.name
 
     @property
     def has_rules_or_preferences(self) -> bool:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairbind.model.reasons import Rejection
+from fairbind.model.reasons import Rejection, RejectionKind
 from fairbind.model.servers import BoolArray, IndexArray
 
 DomainArray = NDArray[np.int32]
@@ -110,6 +111,14 @@ class LimitRule:
         return open_k
 
 
+class LimitOf(NamedTuple):
+    """The subject of the counter of a tenant's limit. entry: the number of it in the tenant's list."""
+
+    tenant: str
+    entry: int
+    resource: str
+
+
 DomainRule = SpreadRule | AffinityRule | SeparationRule | LimitRule
 
 
@@ -134,3 +143,9 @@ class DomainRules:
             for counter in (rule.counters if isinstance(rule, AffinityRule) else (rule.counter,))
         )
         object.__setattr__(self, "subjects", frozenset(counter.subject for counter in counters))
+
+
+def list_tenant_limits(rules: DomainRules | None, *kinds: RejectionKind) -> list[LimitRule]:
+    """Return the rules that are limits of tenants: each has a counter of one domain. kinds: those of such reasons."""
+    limits, kinds = () if rules is None else rules.rules, kinds or (RejectionKind.AT_LIMIT,)
+    return [each for each in limits if isinstance(each, LimitRule) and each.rejection.kind in kinds]

@@ -1,19 +1,28 @@
 """What can end a wait, as values: a wait says which of them it waits for, an event is one of them that has come.
 
 This is what kube-scheduler's queueing hints are for: a task that waits is looked at again when something has happened
-that may help it, and not before. `FreeCapacity` is what nearly all wait for. The amounts decide then, so no event has
-to say it. The same is true of `UsageBelow` and `TimeReached`, which the next snapshot and the clock tell. The others
-are told by name: `ServerChange("n1")` ends the waits that have an equal value.
+that may help it, and not before. `FreeCapacity` is what nearly all wait for, and `FreeSlots` what
+groups do. The amounts decide then, so no event has to say it. The same is true of `UsageBelow` and `TimeReached`,
+which the next snapshot and the clock tell. The others are told by name: `ServerChange("n1")` ends the waits that have
+an equal value.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class FreeCapacity:
     """Some server that the task may use has more free capacity, or accepts tasks again."""
+
+
+@dataclass(frozen=True, slots=True)
+class FreeSlots:
+    """The servers that the task may use have come to hold so many more of such tasks, together."""
+
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +34,9 @@ class ServerChange:
 
 @dataclass(frozen=True, slots=True)
 class UsageBelow:
-    """What a tenant holds of a resource has fallen below an amount, base units."""
+    """What counts towards a limit has fallen below an amount, base units. subject: of the limit's counter."""
 
-    tenant: str
-    resource: str
+    subject: Hashable
     amount: int
 
 
@@ -56,7 +64,7 @@ class TimeReached:
 Event = ServerChange | GroupComplete | ClaimChange
 """What is told by name."""
 
-Until = FreeCapacity | UsageBelow | TimeReached | Event
+Until = FreeCapacity | FreeSlots | UsageBelow | TimeReached | Event
 """What can end a wait."""
 
 FREE_CAPACITY: tuple[Until, ...] = (FreeCapacity(),)

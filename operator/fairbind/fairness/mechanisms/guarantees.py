@@ -21,6 +21,7 @@ from fairbind.fairness.mechanisms.counterexamples import Counterexample
 from fairbind.fairness.mechanisms.mechanism import Guarantee, Standing
 from fairbind.fairness.problems.instance import DEFAULT_ALPHA, compute_gamma
 from fairbind.fairness.problems.problem import FloatArray, Problem
+from fairbind.fairness.problems.tree import Tree
 
 Assumption = Callable[[Problem, float | None], bool]
 
@@ -33,6 +34,7 @@ DIVISIBLE = "every server is divisible"
 ALPHA_FROM_1 = "every alpha is at least 1"
 ALPHA_1_OR_ONE_SERVER = "every alpha is 1 or there is one server entry"
 ALL_CAME = "all tenants that are expected have come"
+LEVELS_ONLY = "no guarantee, limit, priority or weight per resource counts"
 
 
 def _alphas(problem: Problem, alpha: float | None) -> FloatArray:
@@ -54,6 +56,16 @@ def _have_all_come(problem: Problem, alpha: float | None) -> bool:
     return problem.expected_tenants in {None, len(problem.tenant_names)}
 
 
+def _count_levels_only(problem: Problem, alpha: float | None) -> bool:
+    del alpha
+    tree = problem.tree
+    if tree is None:
+        return bool((problem.resource_weight_ir == 1).all())
+    bounds = tree.guarantees.amount_b.size + tree.limits.amount_b.size
+    is_plain = (problem.resource_weight_ir == 1).all() and (tree.resource_weight_nr == 1).all()
+    return bool(bounds == 0 and is_plain and (tree.priority_v == tree.priority_v[0]).all())
+
+
 ASSUMPTIONS: Mapping[str, Assumption] = MappingProxyType(
     {
         POSITIVE: lambda problem, _: bool((problem.demand_ir > 0).all()),
@@ -67,9 +79,20 @@ ASSUMPTIONS: Mapping[str, Assumption] = MappingProxyType(
             _has_one_server(problem) or bool((_alphas(problem, alpha) == 1).all())
         ),
         ALL_CAME: _have_all_come,
+        LEVELS_ONLY: _count_levels_only,
     }
 )
 _JOINT = "; "
+
+# The proofs that hold in trees, limits included; the others are about tenants that are all siblings. The page on trees
+# has them: the filling ends when no tenant can grow.
+PROVED_IN_TREES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "drfh": ("pareto-optimality", "subtree-sharing-incentive"),
+        "tsf": ("pareto-optimality", "subtree-sharing-incentive"),
+        "ps-dsf": ("subtree-sharing-incentive",),
+    }
+)
 
 
 def split_assumptions(guarantee: Guarantee) -> tuple[str, ...]:
@@ -87,10 +110,22 @@ def is_guaranteed(mechanism_id: str, property_id: str, problem: Problem, *, alph
     False
     """
     guarantee = GUARANTEES[mechanism_id][property_id]
+    if problem.tree is not None and not _is_proved_in(problem.tree, mechanism_id, property_id):
+        return False
     assumed = split_assumptions(guarantee)
     if guarantee.standing is Standing.NOT_REFUTED or (guarantee.standing is Standing.FAILS and not assumed):
         return False
     return all(ASSUMPTIONS[sentence](problem, alpha) for sentence in assumed)
+
+
+def _is_proved_in(tree: Tree, mechanism_id: str, property_id: str) -> bool:
+    """Return whether the proof is also one for tenants in this tree.
+
+    What is guaranteed on some servers stays there, though others might run more if it moved.
+    """
+    keeps_places = not tree.guarantees.on_bk.all()
+    is_hindered = property_id == "pareto-optimality" and keeps_places
+    return property_id in PROVED_IN_TREES.get(mechanism_id, ()) and not is_hindered
 
 
 def _proved(source: str, *assumed: str, beyond: Counterexample | None = None) -> Guarantee:
@@ -128,6 +163,10 @@ _FROM_ENVY_FREENESS = "follows from envy-freeness"
 _FROM_SHARING = "follows from sharing incentive: the slices are such a partition"
 _ALONE = "here: a group of one"
 _ENTITLED = "here: each tenant's equal part of its dominant resource is a row of the program"
+
+# At the first level at which a resource is full, siblings with tasks left are at it, and what all siblings hold of it
+# sums to 1; so no level is below the weight's part, down to the leaves. The page on trees has the rest.
+_FIRST_FULL = "here: levels when the first resource is full, in the page on trees"
 
 _DRF: Mapping[str, Guarantee] = {
     "sharing-incentive": _proved(f"{_DRF_PAPER}, section 5"),
@@ -175,6 +214,7 @@ _DRFH: Mapping[str, Guarantee] = {
         f"{_DRFH_PAPER}, proposition 9", ABLE, POSITIVE, beyond=counterexamples.DRF_POPULATION
     ),
     "resource-monotonicity": _fails("here", counterexamples.DRFH_RESOURCES),
+    "subtree-sharing-incentive": _proved(_FIRST_FULL, ONE_SERVER, LEVELS_ONLY),
 }
 
 _TSF: Mapping[str, Guarantee] = {
@@ -205,6 +245,7 @@ _TSF: Mapping[str, Guarantee] = {
         beyond=counterexamples.DRF_POPULATION,
     ),
     "resource-monotonicity": _fails("here", counterexamples.TSF_RESOURCES),
+    "subtree-sharing-incentive": _proved(_FIRST_FULL, ONE_SERVER, LEVELS_ONLY),
 }
 
 _ASSET_FAIRNESS: Mapping[str, Guarantee] = {
@@ -307,6 +348,7 @@ _PS_DSF: Mapping[str, Guarantee] = {
     "bottleneck-fairness": _proved(f"{_PS_DSF_PAPER}, table 1", ENDLESS, beyond=counterexamples.PS_DSF_SATISFIED),
     "population-monotonicity": _open(_SEARCHED, POSITIVE, ENDLESS, beyond=counterexamples.PS_DSF_POPULATION),
     "resource-monotonicity": _fails("as drf on one server", counterexamples.PS_DSF_RESOURCES),
+    "subtree-sharing-incentive": _proved(_FIRST_FULL, ONE_SERVER, LEVELS_ONLY),
 }
 
 # Finite tasks: for a tenant that has not all its own, those that have all theirs and are below it can be bounded by its

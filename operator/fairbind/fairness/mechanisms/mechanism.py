@@ -24,6 +24,7 @@ class Option(StrEnum):
     ALPHA = "alpha"
     UTILITY = "utilityA"  # and "utilityB"
     EXPECTED_TENANTS = "expectedTenants"
+    TREE = "parent"  # and "priority", "guarantee", "limit"
 
 
 class Standing(StrEnum):

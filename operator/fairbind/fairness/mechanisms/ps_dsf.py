@@ -35,6 +35,7 @@ from typing import Any
 import numpy as np
 
 from fairbind.fairness.mechanisms.mechanism import LevelScope, Mechanism, Option, ShareSum
+from fairbind.fairness.mechanisms.ps_dsf_trees import certify_ps_dsf_tree, solve_ps_dsf_tree
 from fairbind.fairness.mechanisms.tolerances import (
     ACCEPTED_GAP,
     CONVERGED_GAP,
@@ -64,6 +65,8 @@ FIRST_ROUNDS = 4  # of corrections, before a market is asked
 
 def solve_ps_dsf(instance: Instance) -> Solution:
     """Return a PS-DSF division."""
+    if instance.tree is not None:
+        return solve_ps_dsf_tree(instance, instance.tree)
     market = make_market(instance, np.ones(instance.divisible_k.size))
     division, _ = find_division(market)
     return Solution(market.get_tasks(division.part_ki), {"level_kr": division.level_kr})
@@ -71,6 +74,8 @@ def solve_ps_dsf(instance: Instance) -> Solution:
 
 def resolve_ps_dsf(instance: Instance, warm: WarmStart) -> Solution:
     """Return a PS-DSF division; the search starts near the stored one if there is one."""
+    if instance.tree is not None:
+        return solve_ps_dsf_tree(instance, instance.tree, warm.effort)
     market = make_market(instance, np.ones(instance.divisible_k.size))
     before = warm.state
     if isinstance(before, Division) and (warm.class_before_k >= 0).all():
@@ -200,6 +205,8 @@ def compute_gaps(market: Market, part_ki: FloatArray) -> FloatArray:
 
 def certify_ps_dsf(instance: Instance, solution: Solution) -> Mapping[str, Any]:
     """Prove definition 4 from the tasks alone, server by server."""
+    if instance.tree is not None:
+        return certify_ps_dsf_tree(instance, instance.tree, solution)
     excess = check_feasible(instance, solution.tasks_ik, "ps-dsf")
     market = make_market(instance, np.ones(instance.divisible_k.size))
     part_ki = np.divide(
@@ -228,7 +235,7 @@ PS_DSF = Mechanism(
         "give it. Each server serves those whose weighted virtual dominant share there is least. Servers need no "
         "common measure of resources, and a tenant gets at least its part of every server that it may use."
     ),
-    options=frozenset({Option.WEIGHT, Option.TASKS, Option.SERVERS, Option.ELIGIBLE, Option.DIVISIBLE}),
+    options=frozenset({Option.WEIGHT, Option.TASKS, Option.SERVERS, Option.ELIGIBLE, Option.DIVISIBLE, Option.TREE}),
     level_scope=LevelScope.SERVER_CLASS,
     share_sum=ShareSum.DOMINANT,
     solve=solve_ps_dsf,

@@ -19,6 +19,9 @@ SUFFICIENT_GAP = DIVISION_OPTIMALITY_GAP / 10  # with which a certificate holds:
 STALLED = 0.5  # of the gap one round before: above it, another round hardly helps
 CONVERGED_GAP = 1e-10  # the same, when to stop looking for a better one
 
+# The sweeps of a tree.
+CONVERGED_MOVE = 1e-12  # of a class: what a sweep still moves when it ends
+
 # The market in virtual dominant shares.
 SUFFICIENT_MISMATCH = PLACE_MISMATCH / 10  # with which a certificate holds: no further responses once they stall
 

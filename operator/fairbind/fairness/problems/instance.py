@@ -13,12 +13,13 @@ server runs what, a solver takes the first option that it meets.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from fairbind.fairness.problems.problem import BoolArray, FloatArray, Problem
+from fairbind.fairness.problems.tree import Bounds, Tree
 
 IntArray = npt.NDArray[np.intp]
 
@@ -39,6 +40,8 @@ class Instance:
     alpha_k, divisible_k: of the class. log_linear_k: log b of its utility, g'(z) = z ** -alpha + b / z, with z in the
     instance's units; -inf where b is 0. member_i: tenants in the group. rank_i: place of the group's first tenant in
     the order of arrival, from 0. tenants_total: all tenants of the problem, including those that can run nothing.
+    tree: in which each group is one tenant; amounts are parts of the totals, servers classes, and the weights of inner
+    tenants in the unit of weight_i.
 
     Resources that no server has are left out, and so are the tenants that need them. The other resources are in the
     problem's order, or sorted by name on request.
@@ -64,6 +67,7 @@ class Instance:
     group_of_tenant: IntArray  # shape (tenants of the problem,); -1 for those that can run nothing
     class_of_server: IntArray  # shape (entries of the problem,)
     part_of_class: FloatArray  # shape (entries of the problem,): the entry's part of its class
+    tree: Tree | None = None
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""
@@ -96,21 +100,15 @@ def reduce_problem(
 
     class_of_server, first_server = _merge_rows(
         [problem.capacity_kr, problem.divisible_k[:, None], alpha_k[:, None], log_linear_k[:, None]],
-        [np.packbits(problem.eligible_ik[present].T, axis=1)],
+        [np.packbits(problem.eligible_ik[present].T, axis=1), *_pack_bounds(problem)],
         problem.server_names,
     )
     count_k = np.bincount(class_of_server[by_name], problem.count_k[by_name], minlength=first_server.size)
     capacity_kr = (count_k[:, None] * problem.capacity_kr[first_server])[:, axes] / total_r[axes]
 
+    group_of_present = first_present = np.arange(present.size)
     if merges_tenants:
-        weight_limit_i2 = np.stack([problem.weight_i, problem.tasks_i], axis=1)[present]
-        group_of_present, first_present = _merge_rows(
-            [problem.demand_ir[present], problem.resource_weight_ir[present], weight_limit_i2],
-            [np.packbits(problem.eligible_ik[np.ix_(present, first_server)], axis=1)],
-            [problem.tenant_names[i] for i in present],
-        )
-    else:
-        group_of_present = first_present = np.arange(present.size)
+        group_of_present, first_present = _merge_tenants(problem, present, first_server)
     first_tenant = present[first_present]
     group_of_tenant = np.full(len(problem.tenant_names), -1, dtype=np.intp)
     group_of_tenant[present] = group_of_present
@@ -145,6 +143,63 @@ def reduce_problem(
         group_of_tenant=group_of_tenant,
         class_of_server=class_of_server,
         part_of_class=problem.count_k / count_k[class_of_server],
+        tree=_reduce_tree(
+            problem, first_tenant, first_server, axes, total_r, 1 / ((heaviest or 1.0) * (weight_i.sum() or 1.0))
+        ),
+    )
+
+
+def _merge_tenants(problem: Problem, present: IntArray, first_server: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the group of each tenant and the first of each group; see `_merge_rows`.
+
+    In a tree no two are merged: each has a place of its own.
+    """
+    apart_i = np.zeros(problem.weight_i.size) if problem.tree is None else np.arange(problem.weight_i.size)
+    weight_limit_i3 = np.stack([problem.weight_i, problem.tasks_i, apart_i], axis=1)[present]
+    return _merge_rows(
+        [problem.demand_ir[present], problem.resource_weight_ir[present], weight_limit_i3],
+        [np.packbits(problem.eligible_ik[np.ix_(present, first_server)], axis=1)],
+        [problem.tenant_names[i] for i in present],
+    )
+
+
+def _pack_bounds(problem: Problem) -> list[npt.NDArray[np.uint8]]:
+    """Return which guarantees and limits count each server: equal servers differ when these do."""
+    if problem.tree is None:
+        return []
+    return [np.packbits(bounds.on_bk.T, axis=1) for bounds in (problem.tree.guarantees, problem.tree.limits)]
+
+
+def _reduce_tree(
+    problem: Problem,
+    tenants: IntArray,
+    first_server: IntArray,
+    axes: IntArray,
+    total_r: FloatArray,
+    weight_unit: float,
+) -> Tree | None:
+    if problem.tree is None:
+        return None
+    tree = problem.tree.keep(tenants)
+    axis_of_resource = np.full(total_r.size, -1, dtype=np.intp)
+    axis_of_resource[axes] = np.arange(axes.size)
+
+    def reduce_bounds(bounds: Bounds) -> Bounds:
+        kept = axis_of_resource[bounds.resource_b] >= 0  # no tenant can hold what no server has
+        resource_b = bounds.resource_b[kept]
+        return Bounds(
+            bounds.vertex_b[kept],
+            axis_of_resource[resource_b],
+            bounds.amount_b[kept] / total_r[resource_b],
+            bounds.on_bk[kept][:, first_server],
+        )
+
+    return replace(
+        tree,
+        weight_n=tree.weight_n * weight_unit,
+        resource_weight_nr=tree.resource_weight_nr[:, axes],
+        guarantees=reduce_bounds(tree.guarantees),
+        limits=reduce_bounds(tree.limits),
     )
 
 
@@ -188,10 +243,18 @@ def expand_tasks(instance: Instance, tasks_ik: FloatArray) -> FloatArray:
 
 
 def _find_usable(problem: Problem) -> BoolArray:
-    """Return whether each tenant may use each server and finds some of each needed resource there, shape (I, K)."""
+    """Return whether each tenant may use each server and finds some of each needed resource there, shape (I, K).
+
+    A limit of 0 closes the servers that it counts.
+    """
     lacks_kr = (problem.capacity_kr == 0).astype(np.float32)
     needs_ir = (problem.demand_ir > 0).astype(np.float32)
     usable_ik: BoolArray = problem.eligible_ik & (needs_ir @ lacks_kr.T == 0)
+    if problem.tree is not None:
+        below_vi, limits = problem.tree.find_below(), problem.tree.limits
+        for b in np.flatnonzero(limits.amount_b == 0).tolist():
+            is_stopped_i = below_vi[limits.vertex_b[b]] & (problem.demand_ir[:, limits.resource_b[b]] > 0)
+            usable_ik = usable_ik & ~(is_stopped_i[:, None] & limits.on_bk[b])
     return usable_ik
 
 

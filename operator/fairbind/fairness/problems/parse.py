@@ -17,13 +17,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from fairbind.fairness.problems.fields import (
-    NamedPlace,
     Path,
     add_name,
     check_known,
@@ -39,7 +38,9 @@ from fairbind.fairness.problems.fields import (
     show_value,
     to_float,
 )
+from fairbind.fairness.problems.parse_tree import TREE_FIELDS, TreeReader, find_children, name_place
 from fairbind.fairness.problems.problem import Problem
+from fairbind.fairness.problems.tree import Tree
 from fairbind.model.policy import LEAST_ALPHA
 
 # Beyond these a unit was forgotten, not meant: 1e21 bytes are a zettabyte, 1e-15 cores a femto-core.
@@ -48,7 +49,7 @@ MAX_MAGNITUDE: Final = 1e21
 
 PROBLEM_FIELDS: Final = ("resources", "servers", "tenants", "expectedTenants", "pool")
 SERVER_FIELDS: Final = ("name", "capacity", "count", "alpha", "utilityA", "utilityB", "divisible")
-TENANT_FIELDS: Final = ("name", "weight", "demand", "tasks", "eligible", "resourceWeights")
+TENANT_FIELDS: Final = ("name", "weight", "demand", "tasks", "eligible", "resourceWeights", *TREE_FIELDS)
 
 _AMOUNT = f"0 or a number from {MIN_MAGNITUDE:g} to {MAX_MAGNITUDE:g}"
 
@@ -76,6 +77,7 @@ def parse_problem(document: object) -> Problem:
         resource_weight_ir=_to_matrix(tenants.resource_weights, len(resources)),
         expected_tenants=_read_expected(problem, len(tenants.names)),
         is_pooled=read_flag(problem["pool"], ("pool",)) if "pool" in problem else False,
+        tree=tenants.tree,
     )
 
 
@@ -98,13 +100,14 @@ class _Tenants:
     tasks: list[float]
     eligible: list[list[int] | None]  # the servers' places; None for all
     resource_weights: list[list[float]]
+    tree: Tree | None = None
 
 
 def _read_servers(entries: Sequence[object], resources: tuple[str, ...]) -> _Servers:
     axis = {name: r for r, name in enumerate(resources)}
     servers = _Servers({}, [], [], [], [], [], [])
     for k, entry in enumerate(entries):
-        path: Path = ("servers", _name_place(k, entry))
+        path: Path = ("servers", name_place(k, entry))
         server = read_object(entry, path, SERVER_FIELDS, required=("name", "capacity"))
         _add_name(server["name"], ("servers", k, "name"), servers.names)
         servers.capacity.append(_read_amounts(server["capacity"], (*path, "capacity"), axis))
@@ -131,28 +134,35 @@ def _read_tenants(entries: Sequence[object], resources: tuple[str, ...], servers
     axis = {name: r for r, name in enumerate(resources)}
     places = {name: k for k, name in enumerate(servers.names)}
     tenants = _Tenants({}, [], [], [], [], [])
+    reader = TreeReader(
+        axis, _read_amount, lambda value, path: _read_eligible(value, path, places), find_children(entries)
+    )
+    names: dict[str, Path] = {}
     for i, entry in enumerate(entries):
-        path: Path = ("tenants", _name_place(i, entry))
-        tenant = read_object(entry, path, TENANT_FIELDS, required=("name", "demand"))
-        _add_name(tenant["name"], ("tenants", i, "name"), tenants.names)
-        tenants.demand.append(_read_demand(tenant["demand"], (*path, "demand"), axis))
-        tenants.weight.append(_read_positive(tenant["weight"], (*path, "weight")) if "weight" in tenant else 1.0)
-        tenants.tasks.append(_read_amount(tenant["tasks"], (*path, "tasks")) if "tasks" in tenant else math.inf)
-        tenants.eligible.append(
-            _read_eligible(tenant["eligible"], (*path, "eligible"), places) if "eligible" in tenant else None
-        )
-        tenants.resource_weights.append(
+        path: Path = ("tenants", name_place(i, entry))
+        is_inner = isinstance(entry, Mapping) and reader.is_inner(entry.get("name"))
+        tenant = read_object(entry, path, TENANT_FIELDS, required=("name",) if is_inner else ("name", "demand"))
+        _add_name(tenant["name"], ("tenants", i, "name"), names)
+        weight = _read_positive(tenant["weight"], (*path, "weight")) if "weight" in tenant else 1.0
+        resource_weights = (
             _read_resource_weights(tenant["resourceWeights"], (*path, "resourceWeights"), axis)
             if "resourceWeights" in tenant
             else [1.0] * len(resources)
         )
-    return tenants
-
-
-def _name_place(place: int, entry: object) -> int:
-    """Return the place of an entry, with its name where it has one that a message can show."""
-    name = entry.get("name") if isinstance(entry, Mapping) else None
-    return NamedPlace(place, name) if isinstance(name, str) and name.strip() and name.isprintable() else place
+        if is_inner:
+            reader.check_inner(tenant, path)
+            reader.weights[str(tenant["name"])] = weight, resource_weights
+        else:
+            tenants.names[str(tenant["name"])] = path
+            tenants.demand.append(_read_demand(tenant["demand"], (*path, "demand"), axis))
+            tenants.weight.append(weight)
+            tenants.tasks.append(_read_amount(tenant["tasks"], (*path, "tasks")) if "tasks" in tenant else math.inf)
+            tenants.eligible.append(
+                _read_eligible(tenant["eligible"], (*path, "eligible"), places) if "eligible" in tenant else None
+            )
+            tenants.resource_weights.append(resource_weights)
+        reader.read(tenant, path)
+    return replace(tenants, tree=reader.make(tuple(tenants.names), len(places)))
 
 
 def _read_names(value: object, path: Path) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from fairbind.fairness.problems.tree import Tree
 from fairbind.model.errors import InvalidProblemError
 
 FloatArray = npt.NDArray[np.float64]
@@ -35,7 +36,8 @@ class Problem:
     demand_ir: demand of one task, shape (I, R), >= 0, never all zero. weight_i: > 0. tasks_i: number of tasks of the
     tenant, inf for unlimited. eligible_ik: whether tenant i may use entry k. resource_weight_ir: > 0, divides the share
     of r. expected_tenants: how many tenants will arrive in all (dynamic-drf). is_pooled: all entries count as one
-    server. The order of tenants is their order of arrival.
+    server. tree: who is below whom, with guarantees and limits; None where all tenants are siblings without these. The
+    tenants here are those with tasks. The order of tenants is their order of arrival.
     """
 
     resources: tuple[str, ...]
@@ -54,6 +56,7 @@ class Problem:
     resource_weight_ir: FloatArray
     expected_tenants: int | None = None
     is_pooled: bool = False
+    tree: Tree | None = None
 
     def __post_init__(self) -> None:
         """Check that shapes agree and values are valid, and freeze the arrays.
@@ -104,6 +107,7 @@ class Problem:
             utility_b_k=self.utility_b_k[:1],
             eligible_ik=self.eligible_ik[:, :1],
             is_pooled=True,
+            tree=None if self.tree is None else self.tree.pooled(),
         )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from fairbind.fairness.problems.instance import Instance
 from fairbind.fairness.problems.problem import BoolArray, FloatArray, Problem
+from fairbind.fairness.problems.tree import Bounds, Tree
 from fairbind.model.errors import InvalidProblemError, SolverError
 
 FEASIBILITY = 1e-9
@@ -70,6 +71,8 @@ def check_feasible(instance: Instance, tasks_ik: FloatArray, mechanism_id: str) 
     violation = _check_amounts(
         tasks_ik, instance.usable_ik, instance.demand_ir, instance.capacity_kr, instance.limit_i, fail
     )
+    if instance.tree is not None:
+        violation = max(violation, _check_limits(instance.tree, tasks_ik, instance.demand_ir, fail))
     if not instance.divisible_k.all():
         whole = np.flatnonzero(~instance.divisible_k)
         gamma_ik = np.where(instance.usable_ik, instance.gamma_ik, 1.0)[:, whole]
@@ -85,7 +88,10 @@ def check_feasible_problem(problem: Problem, tasks_ik: FloatArray, mechanism_id:
     fail = partial(_fail_in_problem, mechanism_id, problem)
     _check_numbers(tasks_ik, problem.eligible_ik.shape, mechanism_id, fail)
     capacity_kr = problem.count_k[:, None] * problem.capacity_kr
-    return _check_amounts(tasks_ik, problem.eligible_ik, problem.demand_ir, capacity_kr, problem.tasks_i, fail)
+    violation = _check_amounts(tasks_ik, problem.eligible_ik, problem.demand_ir, capacity_kr, problem.tasks_i, fail)
+    if problem.tree is not None:
+        violation = max(violation, _check_limits(problem.tree, tasks_ik, problem.demand_ir, fail))
+    return violation
 
 
 def _fail_in_instance(
@@ -129,6 +135,24 @@ def _check_amounts(
     if over > FEASIBILITY:
         raise fail(f"the tasks of {{tenant}} exceed its number of tasks by {over:.3g} of it", over, tenant, None)
     return max(excess, over)
+
+
+def _check_limits(tree: Tree, tasks_ik: FloatArray, demand_ir: FloatArray, fail: _Fail) -> float:
+    """Return the largest relative violation of a limit of the tree, at most FEASIBILITY."""
+    excess, row = _find_excess(compute_held(tree, tree.limits, tasks_ik, demand_ir), tree.limits.amount_b)
+    if excess > FEASIBILITY:
+        vertex = int(tree.limits.vertex_b[row])
+        name = "{tenant}" if vertex < tree.tenants else f"tenant {tree.inner_names[vertex - tree.tenants]}"
+        raise fail(f"what {name} holds exceeds its limit by {excess:.3g} of it", excess, vertex, None)
+    return excess
+
+
+def compute_held(tree: Tree, bounds: Bounds, tasks_ik: FloatArray, demand_ir: FloatArray) -> FloatArray:
+    """Return what each bound's vertex holds of its resource on its servers, shape (B,)."""
+    below_vi = tree.find_below()[bounds.vertex_b]
+    on_servers_bi = bounds.on_bk @ tasks_ik.T
+    held_b: FloatArray = (below_vi * on_servers_bi * demand_ir[:, bounds.resource_b].T).sum(axis=1)
+    return held_b
 
 
 def _find_excess(used: FloatArray, allowed: FloatArray) -> tuple[float, int]:

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from fairbind.fairness.mechanisms.registry import MECHANISMS
+from fairbind.fairness.problems.problem import Problem
 from fairbind.fairness.properties.dynamic import (
     DYNAMIC_ENVY_FREENESS,
     DYNAMIC_PARETO_OPTIMALITY,
@@ -37,6 +38,7 @@ from fairbind.fairness.properties.strategy import (
     GROUP_STRATEGY_PROOFNESS,
     STRATEGY_PROOFNESS,
 )
+from fairbind.fairness.properties.subtrees import SUBTREE_SHARING_INCENTIVE
 from fairbind.fairness.properties.weak_shares import WEAK_SHARING_INCENTIVE
 from fairbind.fairness.properties.witness import Property, Witness
 
@@ -59,15 +61,20 @@ _ALL = (
     DYNAMIC_SHARING_INCENTIVE,
     DYNAMIC_ENVY_FREENESS,
     DYNAMIC_PARETO_OPTIMALITY,
+    SUBTREE_SHARING_INCENTIVE,
 )
 
 PROPERTIES: Mapping[str, Property] = MappingProxyType({one.id: one for one in _ALL})
 
 
-def properties_for(mechanism_id: str) -> tuple[Property, ...]:
+def properties_for(mechanism_id: str, problem: Problem | None = None) -> tuple[Property, ...]:
     """Return the properties that apply to a mechanism, in the registry's order.
+
+    problem: leave out those that mean nothing for it, because it has a tree.
 
     >>> "dynamic-envy-freeness" in [one.id for one in properties_for("drf")]
     False
     """
-    return tuple(one for one in _ALL if one.options <= MECHANISMS[mechanism_id].options)
+    in_tree = problem is not None and problem.tree is not None
+    applying = (one for one in _ALL if one.options <= MECHANISMS[mechanism_id].options)
+    return tuple(one for one in applying if one.is_for_trees or not in_tree)

@@ -11,7 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from fairbind.fairness.problems.allocation import Allocation
+from fairbind.fairness.problems.instance import IntArray
 from fairbind.fairness.problems.problem import FloatArray, Problem
+from fairbind.fairness.problems.verify import compute_held
 from fairbind.fairness.properties.variants import as_solved, compute_alone
 from fairbind.fairness.properties.witness import (
     SMALLEST_VIOLATION,
@@ -84,14 +86,33 @@ def _maximise_gains(problem: Problem, tasks_ik: FloatArray, alone_ik: FloatArray
 
     servers, resources = capacity_kr.shape
     row_vr = alone_i.size + server_v[:, None] * resources + np.arange(resources)
-    matrix_rows = np.concatenate([tenant_v[:, None], row_vr], axis=1)
-    matrix_values = np.concatenate([share_v[:, None], use_vr], axis=1)
-    lower = np.concatenate([present_i, np.full(servers * resources, -np.inf)])
-    upper = np.concatenate([np.maximum(most_i, present_i), np.maximum(1.0, used_kr).ravel()])
+    of_limit_vl, held_l, most_l = _use_limits(problem, tasks_ik, tenant_v, server_v, alone_v)
+    row_vl = np.broadcast_to(alone_i.size + servers * resources + np.arange(held_l.size), of_limit_vl.shape)
+    matrix_rows = np.concatenate([tenant_v[:, None], row_vr, row_vl], axis=1)
+    matrix_values = np.concatenate([share_v[:, None], use_vr, of_limit_vl], axis=1)
+    lower = np.concatenate([present_i, np.full(servers * resources + held_l.size, -np.inf)])
+    upper = np.concatenate(
+        [np.maximum(most_i, present_i), np.maximum(1.0, used_kr).ravel(), np.maximum(most_l, held_l)]
+    )
     best_v = _solve(share_v, matrix_rows, matrix_values, lower, upper)
     best_ik = np.zeros(alone_ik.shape)
     best_ik[tenant_v, server_v] = np.maximum(best_v, 0.0) * alone_v
     return best_ik
+
+
+def _use_limits(
+    problem: Problem, tasks_ik: FloatArray, tenant_v: IntArray, server_v: IntArray, alone_v: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return of each of the tree's limits: what a variable uses (V, L), what is used, and what may be (L,)."""
+    if problem.tree is None:
+        return np.zeros((alone_v.size, 0)), np.zeros(0), np.zeros(0)
+    tree, limits = problem.tree, problem.tree.limits
+    most_l = (limits.amount_b > 0).astype(float)
+    amount_l = np.where(limits.amount_b > 0, limits.amount_b, 1.0)
+    counts_lv = limits.on_bk[:, server_v] & tree.find_below()[limits.vertex_b][:, tenant_v]
+    need_lv: FloatArray = counts_lv * problem.demand_ir[tenant_v][:, limits.resource_b].T
+    held_l: FloatArray = compute_held(tree, limits, tasks_ik, problem.demand_ir) / amount_l
+    return (need_lv * alone_v / amount_l[:, None]).T, held_l, most_l
 
 
 def _solve(
@@ -128,4 +149,5 @@ PARETO_OPTIMALITY = Property(
     definition="No tenant can run more tasks without another running fewer, however the tasks are placed.",
     source="Wang et al., TPDS 2015, section 3.3; Khamse-Ashari et al., section 2.1",
     find=find_dominating,
+    is_for_trees=True,
 )

@@ -356,6 +356,7 @@ STRATEGY_PROOFNESS = Property(
     source="Ghodsi et al., NSDI 2011, section 3; Wang et al., TPDS 2015, section 3.3 (groups of one)",
     find=find_manipulation,
     is_searched=True,
+    is_for_trees=True,
 )
 
 ELIGIBILITY_STRATEGY_PROOFNESS = Property(
@@ -366,6 +367,7 @@ ELIGIBILITY_STRATEGY_PROOFNESS = Property(
     find=find_hiding,
     options=frozenset({Option.ELIGIBLE}),
     is_searched=True,
+    is_for_trees=True,
 )
 
 GROUP_STRATEGY_PROOFNESS = Property(
@@ -378,4 +380,5 @@ GROUP_STRATEGY_PROOFNESS = Property(
     source="Wang et al., TPDS 2015, section 3.3 and proposition 3 (a member that does not gain)",
     find=find_collusion,
     is_searched=True,
+    is_for_trees=True,
 )

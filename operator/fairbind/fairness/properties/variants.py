@@ -70,6 +70,7 @@ def keep_tenants(problem: Problem, kept: Rows) -> Problem:
         tasks_i=problem.tasks_i[kept],
         eligible_ik=problem.eligible_ik[kept],
         resource_weight_ir=problem.resource_weight_ir[kept],
+        tree=None if problem.tree is None else problem.tree.keep(np.arange(len(problem.tenant_names))[kept]),
     )
 
 
@@ -101,7 +102,12 @@ def keep_resource(problem: Problem, resource: int) -> Problem:
 
 
 def find_distinct_tenants(problem: Problem) -> IntArray:
-    """Return one tenant of each kind, in the problem's order: for equal tenants the answer is the same."""
+    """Return one tenant of each kind, in the problem's order: for equal tenants the answer is the same.
+
+    In a tree each has a place of its own.
+    """
+    if problem.tree is not None:
+        return np.arange(len(problem.tenant_names))
     rows = np.concatenate(
         [
             problem.demand_ir,

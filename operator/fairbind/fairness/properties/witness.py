@@ -66,7 +66,8 @@ class Property:
     """One property: its definition, its source and the search for a witness against it.
 
     options: those that a mechanism must take for the property to apply. is_searched: None from `find` means only that
-    the search found nothing; otherwise it means that the property holds here, within the tolerance.
+    the search found nothing; otherwise it means that the property holds here, within the tolerance. is_for_trees:
+    whether it means something for tenants in a tree.
     """
 
     id: str
@@ -76,6 +77,7 @@ class Property:
     find: Finder
     options: frozenset[Option] = frozenset()
     is_searched: bool = False
+    is_for_trees: bool = False
 
 
 def counts(shortfall_i: FloatArray, wanted_i: FloatArray, alone_i: FloatArray) -> BoolArray:

@@ -13,6 +13,7 @@ import numpy as np
 
 from fairbind.fairness.problems.instance import Instance, IntArray
 from fairbind.fairness.problems.problem import Problem
+from fairbind.fairness.solvers.effort import Effort
 
 _NOTHING: IntArray = np.zeros(0, dtype=np.intp)
 
@@ -23,12 +24,14 @@ class WarmStart:
 
     state: the solver's state; None at first and whenever it is of no use (another mechanism, other resources).
     group_before_i: the number that each group had in the stored instance, by its first tenant's name, -1 for new
-    groups, shape (I,). class_before_k: the same for classes, shape (K,).
+    groups, shape (I,). class_before_k: the same for classes, shape (K,). effort: for problems with a tree, in events of
+    the filling times units times inner vertices; None: there is no end to it.
     """
 
     state: Any = None
     group_before_i: IntArray = field(default_factory=lambda: _NOTHING)
     class_before_k: IntArray = field(default_factory=lambda: _NOTHING)
+    effort: Effort | None = None
     _mechanism: str = ""
     _problem: Problem | None = None
     _instance: Instance | None = None
