@@ -24,6 +24,7 @@ from fairbind.scheduling import POLICIES
 from fairbind.scheduling.cycle.draft import Draft
 from scheduling.reference import count_in
 from scheduling.strategies import KEYS, snapshots
+from scheduling.tree_changes import follow
 
 Vector = tuple[int, ...]
 
@@ -65,18 +66,19 @@ class Story:
         gone = {running.uid for running in self.evicted}
         left = {name: tuple(t for t in tasks if t.uid not in gone) for name, tasks in snapshot.running.items()}
         taken_keys = {k: self.find_keys(snapshot, left, k) for k in range(len(servers.names))}
-        counts = [sum(c is task_class for c, _ in self.placed) for task_class in snapshot.task_classes]
+        counts = [sum(c.tasks is task_class.tasks for c, _ in self.placed) for task_class in snapshot.task_classes]
         waiting = [sort_tasks(c, policy)[n:] for c, n in zip(snapshot.task_classes, counts, strict=True)]
         waiting_classes = [
             replace(c, tasks=tasks) for c, tasks in zip(snapshot.task_classes, waiting, strict=True) if tasks
         ]
-        return replace(
+        after = replace(
             snapshot,
             servers=replace(servers, free_kr=free_kr, taken_keys=taken_keys),
             tenants=tuple(self.rewrite(tenant, snapshot) for tenant in snapshot.tenants),
             task_classes=tuple(count_placed(waiting_classes, self.placed)),
             running=left,
         )
+        return follow(after, self.placed, self.evicted)
 
     def find_keys(self, snapshot: Snapshot, left: dict[str, tuple[RunningTask, ...]], k: int) -> frozenset[str]:
         servers = snapshot.servers

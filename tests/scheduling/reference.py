@@ -7,7 +7,7 @@ cycle compares float64 there. At the end it works out for itself what waits and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
@@ -171,7 +171,7 @@ class World:
         return counts[domain] + rule.counts_itself - least > rule.max_skew
 
     def count_domains(self, counter: DomainCounter) -> list[int]:
-        counts = [int(count) for count in counter.count_d]
+        counts = [int(count) + self.snapshot.held.get(counter.subject, 0) for count in counter.count_d]
         for task_class, k in self.placed:
             domain = int(counter.domains.domain_k[k])
             if domain >= 0:
@@ -216,17 +216,24 @@ class World:
 
     def denominators(self, name: str) -> list[tuple[int, Fraction]]:
         """The counting resources that exist, each with its total times the tenant's weights."""
-        snapshot, tenant = self.snapshot, self.find_tenant(name)
+        return self.denominators_of(self.find_tenant(name))
+
+    def denominators_of(self, tenant: Tenant) -> list[tuple[int, Fraction]]:
+        snapshot = self.snapshot
         return [
             (r, snapshot.total_r[r] * tenant.weight * tenant.resource_weights.get(resource, Fraction(1)))
             for r, resource in enumerate(snapshot.resources)
             if snapshot.counts_r[r] and snapshot.total_r[r] > 0
         ]
 
-    def task_share(self, demand_r: tuple[int, ...]) -> Fraction:
-        """One in the number of such tasks that the cluster could run, each server class as a pool."""
+    def task_share(self, demand_r: tuple[int, ...], endless: Collection[int] = ()) -> Fraction:
+        """One in the number of such tasks that the cluster could run, each server class as a pool.
+
+        endless: resources of which there is as if without end.
+        """
         snapshot, servers = self.snapshot, self.snapshot.servers
-        demanded = [r for r, _ in self.denominators(snapshot.tenants[0].name) if demand_r[r] > 0]
+        counting = [r for r, _ in self.denominators(snapshot.tenants[0].name)]
+        demanded = [r for r in counting if demand_r[r] > 0 and r not in endless]
         if not demanded:
             return Fraction(0)
         tasks = Fraction(0)
@@ -241,11 +248,7 @@ class World:
         weighted = max((self.held[name][r] / d for r, d in self.denominators(name)), default=Fraction(0))
         if targets is None:
             return False, weighted, 0.0
-        served = [t for t in self.snapshot.tenants if any(self.target(t.name) or ())]
-        unit = Fraction(1)
-        if served:
-            given = sum((max(self.target(t.name) or ()) for t in served), Fraction(0))
-            unit = given / sum((t.weight for t in served), Fraction(0))
+        unit = self.target_of_weight_one()
         target = self.target(name)
         place = self.find_place(name, pool)
         if target is None:
@@ -256,6 +259,14 @@ class World:
             Fraction(held, total or 1) for held, total in zip(self.held[name], self.snapshot.total_r, strict=True)
         ]
         return False, max(share / goal for share, goal in zip(shares, target, strict=True) if goal > 0), place
+
+    def target_of_weight_one(self) -> Fraction:
+        """What targets give for a weight of 1 on average."""
+        served = [t for t in self.snapshot.tenants if any(self.target(t.name) or ())]
+        if not served:
+            return Fraction(1)
+        given = sum((max(self.target(t.name) or ()) for t in served), Fraction(0))
+        return given / sum((t.weight for t in served), Fraction(0))
 
     def target(self, name: str) -> list[Fraction] | None:
         """The tenant's target for each axis, 0 where a resource does not count; None for who has none."""
@@ -294,14 +305,19 @@ class World:
 
     def dominant_share(self, name: str, pool: int | None) -> Level:
         """The tenant's weighted (virtual) dominant share."""
+        return self.dominant_share_of(self.find_tenant(name), self.held[name], pool)
+
+    def dominant_share_of(
+        self, tenant: Tenant, held: list[int], pool: int | None, without: Collection[int] = ()
+    ) -> Level:
+        """The same of a tenant that holds so much, without some resources."""
         snapshot, servers = self.snapshot, self.snapshot.servers
-        tenant = self.find_tenant(name)
         counted_k = servers.usable_k if pool is None else servers.accepting_k
         if self.is_guided and pool is not None:
             counted_k = servers.usable_k | servers.accepting_k
         largest = Fraction(0)
         for r, resource in enumerate(snapshot.resources):
-            if not snapshot.counts_r[r] or snapshot.total_r[r] == 0 or self.held[name][r] == 0:
+            if not snapshot.counts_r[r] or snapshot.total_r[r] == 0 or held[r] == 0 or r in without:
                 continue
             weight = tenant.weight * tenant.resource_weights.get(resource, Fraction(1))
             members = [k for k in range(len(self.free)) if counted_k[k] and self.is_in(k, pool)]
@@ -312,13 +328,17 @@ class World:
                 capacity = sum(max(self.free[k][r], 0) for k in members)
                 if capacity == 0:
                     return True, Fraction(0), 0.0
-            largest = max(largest, Fraction(self.held[name][r]) / (capacity * weight))
+            largest = max(largest, Fraction(held[r]) / (capacity * weight))
         return False, largest, 0.0
 
     def find_next(self) -> tuple[int, int | None] | None:
         """Return whose turn it is as (class, pool), or None when nothing fits."""
+        return self.find_among(list(self.open_classes()))
+
+    def find_among(self, classes: list[tuple[int, TaskClass]]) -> tuple[int, int | None] | None:
+        """Return the same, of these classes."""
         candidates: list[Candidate] = []
-        for n, task_class in self.open_classes():
+        for n, task_class in classes:
             for pool in self.pools():
                 if self.fitting(task_class, pool):
                     level = ZERO if self.policy == "fifo" else self.level(task_class.tenant, pool)
@@ -480,6 +500,22 @@ class World:
         if self.pool_k is not None:
             self.count_on_pool(task_class.tenant, self.pool_k[k], task_class.share_demand_r)
 
+    def check_fairness(self, task_class: TaskClass, reason: FairnessReason | None) -> None:
+        check_fairness(self, task_class, reason)
+
+    def check_step(self, bind: Bind) -> None:
+        following = self.find_next()
+        assert following is not None, "nothing fits any more"
+        n, pool = following
+        self.check_task(n, bind)
+        server = self.snapshot.servers.names.index(bind.server)
+        self.check_server(self.snapshot.task_classes[n], pool, server)
+        self.put(n, server)
+
+    def check_task(self, n: int, bind: Bind) -> None:
+        assert bind.tenant == self.snapshot.task_classes[n].tenant, "somebody else is next"
+        assert bind.task == self.waiting[n][0], "another task of the tenant is next"
+
 
 def list_tasks(tenant: Tenant) -> list[tuple[int, ...]]:
     """The demand of each task that the tenant holds; what is not told task by task is one."""
@@ -494,26 +530,17 @@ def rank(pool: int | None) -> int:
 
 def check_report(snapshot: Snapshot, report: CycleReport, *, seed: int = 0) -> None:
     """Fail at the first decision that the policy does not allow, and at anything untrue in the rest of the report."""
-    world = World(snapshot, report.policy, seed)
+    check_world(World(snapshot, report.policy, seed), report)
+
+
+def check_world(world: World, report: CycleReport) -> None:
     for bind in report.bindings:
-        check_step(world, bind)
+        world.check_step(bind)
     if report.complete:
         assert world.find_next() is None, "work conservation: a waiting task fits"
     check_capacity(world)
     check_shares(world, report)
     check_waits(world, report)
-
-
-def check_step(world: World, bind: Bind) -> None:
-    following = world.find_next()
-    assert following is not None, "nothing fits any more"
-    n, pool = following
-    task_class = world.snapshot.task_classes[n]
-    assert bind.tenant == task_class.tenant, "somebody else is next"
-    assert bind.task == world.waiting[n][0], "another task of the tenant is next"
-    server = world.snapshot.servers.names.index(bind.server)
-    world.check_server(task_class, pool, server)
-    world.put(n, server)
 
 
 def check_capacity(world: World) -> None:
@@ -534,10 +561,11 @@ def check_shares(world: World, report: CycleReport) -> None:
 
 
 def check_waits(world: World, report: CycleReport) -> None:
-    by_class = {id(wait.task_class): wait for wait in report.waits}
+    # A cycle may have added rules to a class; its tasks stay what they are.
+    by_class = {id(wait.task_class.tasks): wait for wait in report.waits}
     assert len(by_class) == len(report.waits)
     for n, task_class in enumerate(world.snapshot.task_classes):
-        wait = by_class.pop(id(task_class), None)
+        wait = by_class.pop(id(task_class.tasks), None)
         if wait is None:
             fits = task_class.blocked is None and bool(world.fitting(task_class, None))
             assert not world.waiting[n] or (fits and not report.complete) or not report.complete
@@ -559,8 +587,24 @@ def check_wait(world: World, n: int, wait: Wait) -> None:
         return
     assert not world.fitting(task_class, None), "it waits although it fits"
     assert wait.rejections == count_rejections(world, task_class)
-    check_fairness(world, task_class, wait.fairness)
+    assert (wait.at_limit is not None) == is_at_limit(world, task_class)
+    if wait.at_limit is None:
+        world.check_fairness(task_class, wait.fairness)
+    else:
+        assert wait.fairness is None
+        assert wait.at_limit.kind == RejectionKind.AT_LIMIT
     assert wait.is_too_large == is_too_large(world, task_class)
+
+
+def is_at_limit(world: World, task_class: TaskClass) -> bool:
+    """Whether limits of its tenant keep a class from all servers that could hold it; or from all that there are."""
+    rules = () if task_class.rules is None else task_class.rules.rules
+    limits = [rule for rule in rules if rule.rejection.kind == RejectionKind.AT_LIMIT]
+    everywhere = [rule for rule in limits if isinstance(rule, LimitRule) and min(rule.counter.domains.domain_k) == 0]
+    if any(world.count_domains(rule.counter)[0] + rule.amount > rule.most_d[0] for rule in everywhere):
+        return True
+    holding = find_holding(world, task_class)
+    return bool(holding) and all(any(world.closes(rule, k) for rule in limits) for k in holding)
 
 
 def count_rejections(world: World, task_class: TaskClass) -> Rejections:
@@ -609,7 +653,8 @@ def check_fairness(world: World, task_class: TaskClass, reason: FairnessReason |
             k for k in find_holding(world, task_class) if k in find_holding(world, other) and world.is_in(k, pool)
         ]
         other_level = world.level(other.tenant, pool)[:2]
-        if other.tenant != task_class.tenant and common and other_level < level[:2]:
+        is_rival = other.tenant != task_class.tenant and not is_at_limit(world, other)
+        if is_rival and common and other_level < level[:2]:
             rivals.append((other_level, other.tenant))
     if level[0] or not rivals:
         assert reason is None

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -22,6 +23,7 @@ from fairbind.model import (
     TaskClass,
     Tenant,
 )
+from fairbind.model.hierarchy import FLAT, Hierarchy, InnerTenant, Place
 from fairbind.model.tenants import Holding
 from fairbind.scheduling.fair_shares.audit import AuditReport, Cause, audit, make_audit_scene
 
@@ -67,7 +69,7 @@ class Cluster:
             tasks = tuple(Task(f"{name}{n}", f"{name}/{n}", 0, 0.0) for n in range(waiting))
             self.classes.append(TaskClass(name, task, task, placement, tasks, rules=rules))
 
-    def audit(self, fair_shares: Mapping[str, float] | None = None) -> AuditReport:
+    def audit(self, fair_shares: Mapping[str, float] | None = None, hierarchy: Hierarchy = FLAT) -> AuditReport:
         demand_groups = sorted(set(self.capacity))
         table = ServerTable(
             names=tuple(self.names),
@@ -79,7 +81,7 @@ class Cluster:
         )
         totals = tuple(np.array(self.capacity).sum(axis=0).tolist())
         snapshot = Snapshot(("cpu", "gpu"), (True, True), totals, table, tuple(self.tenants), tuple(self.classes))
-        return audit(make_audit_scene(snapshot), fair_shares)
+        return audit(make_audit_scene(replace(snapshot, hierarchy=hierarchy)), fair_shares)
 
 
 def test_equal_tenants_with_equal_shares_have_nothing_to_envy() -> None:
@@ -182,6 +184,21 @@ def test_a_cluster_of_its_own_runs_whole_tasks() -> None:
     cluster.add("b", (1, 0), {"n1": 6, "n2": 7}, waiting=9)
     # Half of each server is room for one task of a; the quarter of a task that is left on each is not counted.
     assert cluster.audit().sharing_incentive_violations == ()
+
+
+def test_envy_is_among_siblings_and_a_cluster_of_its_own_follows_the_tree() -> None:
+    cluster = Cluster({"n": (12, 0)})
+    cluster.add("a", (1, 0), {"n": 6}, waiting=9)
+    cluster.add("b", (1, 0), {"n": 2}, waiting=9)
+    cluster.add("c", (1, 0), {"n": 4}, waiting=9)
+    team = InnerTenant(Tenant("team", Fraction(2)), Place())
+    report = cluster.audit(hierarchy=Hierarchy({"a": Place("team"), "b": Place("team")}, {"team": team}))
+    [envy] = report.envies
+    assert (envy.tenant, envy.envied) == ("b", "a")
+    assert envy.could_have == pytest.approx(6 / 12)
+    [violation] = report.sharing_incentive_violations
+    assert violation.tenant == "b"
+    assert violation.could_have == pytest.approx(1 / 3)
 
 
 def test_nobody_is_no_finding() -> None:

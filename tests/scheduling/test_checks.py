@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from fairbind.model import MAX_AMOUNT, Holding, InvalidProblemError, Placement, ServerTable, Snapshot, Targets, Tenant
+from fairbind.model.hierarchy import Guarantee, Hierarchy, InnerTenant, Place
+from scheduling.rules import build_domains
 from scheduling.worlds import build_class, build_placement, build_servers, build_snapshot, decide
 
 Change = Callable[[Snapshot], Snapshot]
@@ -38,7 +40,27 @@ def with_classes(shares_by_class: dict[str, tuple[float, ...]], class_of: dict[s
     return Targets("drfh", ("cpu",), {"a": (0.5,)}, ("x",), class_of, shares_by_class)
 
 
+def with_tree(leaves: dict[str, Place], **parents: str | None) -> Change:
+    inner = {name: InnerTenant(Tenant(name), Place(parent)) for name, parent in parents.items()}
+    return lambda good: replace(good, hierarchy=Hierarchy(leaves, inner))
+
+
+def promise(amount: int, count: int = 1) -> Place:
+    return Place(guarantees=(Guarantee("a", "cpu", amount, build_domains([0] * count)),))
+
+
 CASES: list[tuple[str, Change]] = [
+    ("leaf 'b' is not one of the tenants", with_tree({"b": Place()})),
+    ("leaf 'a': parent 'x' is not", with_tree({"a": Place("x")}, y=None)),
+    ("inner tenant 'y': parent 'x' is not", with_tree({"a": Place("y")}, y="x")),
+    ("inner tenant 'x' is below itself", with_tree({"a": Place()}, x="x")),
+    ("inner tenant '[xy]' is below itself", with_tree({"a": Place("z")}, z="x", x="y", y="x")),
+    (
+        "inner tenant 'x' is named 'y'",
+        lambda good: replace(good, hierarchy=Hierarchy({}, {"x": InnerTenant(Tenant("y"), Place())})),
+    ),
+    ("a guarantee is 0; it must be above 0", with_tree({"a": promise(0)})),
+    ("servers must have the shape", with_tree({"a": promise(1, count=2)})),
     ("counts_r and total_r", lambda good: replace(good, counts_r=(True,))),
     ("counts_r and total_r", lambda good: replace(good, total_r=(4, 4, 4))),
     ("must have the shape", with_servers(free_kr=np.zeros((1, 3), dtype=np.int64))),

@@ -11,10 +11,15 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from fairbind.model import (
+    Domains,
     ExclusiveKeys,
+    Guarantee,
+    Hierarchy,
     Holding,
+    InnerTenant,
     InvalidProblemError,
     InvariantError,
+    Place,
     PolicySettings,
     RunningTask,
     Snapshot,
@@ -24,6 +29,7 @@ from fairbind.scheduling import POLICIES, UnschedulableCache, run_cycle
 from fairbind.scheduling.cycle.draft import Draft, expect_undefined_scores
 from fairbind.scheduling.cycle.servers.free_capacity import FreeCapacity
 from scheduling.drafts import busy_snapshots
+from scheduling.random_trees import add_tree
 from scheduling.rules import add_rules
 from scheduling.strategies import POLICY_IDS
 from scheduling.walks import Step, Walk, fill, full_before, look, steps
@@ -36,13 +42,8 @@ def silence() -> Iterator[None]:
         yield
 
 
-@pytest.mark.slow
-@given(snapshot=busy_snapshots().flatmap(add_rules), story=steps, is_asked=st.booleans(), full_before=full_before)
-@settings(max_examples=2 * settings().max_examples)
-def test_with_rules_about_domains_it_decides_like_one_made_anew(
-    snapshot: Snapshot, story: list[Step], *, is_asked: bool, full_before: frozenset[int] | None
-) -> None:
-    """Evicted tasks stay in counters, here and there: a snapshot does not say in which ones running tasks are."""
+def play(snapshot: Snapshot, story: list[Step], *, is_asked: bool, full_before: frozenset[int] | None) -> None:
+    """Do the steps under each policy and compare at the end, or after each step, with a draft that is made then."""
     for policy in POLICY_IDS:
         note(policy)
         walk = Walk(snapshot, policy, full_before)
@@ -52,6 +53,16 @@ def test_with_rules_about_domains_it_decides_like_one_made_anew(
                 walk.check()
         walk.check()
         walk.go_back_to_the_start()
+
+
+@pytest.mark.slow
+@given(snapshot=busy_snapshots().flatmap(add_rules), story=steps, is_asked=st.booleans(), full_before=full_before)
+@settings(max_examples=2 * settings().max_examples)
+def test_with_rules_about_domains_it_decides_like_one_made_anew(
+    snapshot: Snapshot, story: list[Step], *, is_asked: bool, full_before: frozenset[int] | None
+) -> None:
+    """Evicted tasks stay in counters, here and there: a snapshot does not say in which ones running tasks are."""
+    play(snapshot, story, is_asked=is_asked, full_before=full_before)
 
 
 @pytest.mark.slow
@@ -61,15 +72,20 @@ def test_it_decides_like_one_made_anew(
     snapshot: Snapshot, story: list[Step], *, is_asked: bool, full_before: frozenset[int] | None
 ) -> None:
     """All policies in one world. is_asked: after each step, so that there is much to be closed; or only at the end."""
-    for policy in POLICY_IDS:
-        note(policy)
-        walk = Walk(snapshot, policy, full_before)
-        for step in story:
-            walk.do(step)
-            if is_asked:
-                walk.check()
-        walk.check()
-        walk.go_back_to_the_start()
+    play(snapshot, story, is_asked=is_asked, full_before=full_before)
+
+
+@pytest.mark.slow
+@given(
+    snapshot=busy_snapshots().flatmap(add_rules).flatmap(add_tree),
+    story=steps,
+    is_asked=st.booleans(),
+    full_before=full_before,
+)
+def test_in_a_tree_it_decides_like_one_made_anew(
+    snapshot: Snapshot, story: list[Step], *, is_asked: bool, full_before: frozenset[int] | None
+) -> None:
+    play(snapshot, story, is_asked=is_asked, full_before=full_before)
 
 
 @given(snapshot=busy_snapshots(), policy=st.sampled_from(POLICY_IDS))
@@ -210,6 +226,24 @@ def test_the_room_of_an_evicted_task_is_used_and_given_back(policy: str) -> None
     draft.rollback(mark)
     assert draft.progress_of["b"].held_r == [4, 4]
     assert draft.find_choice() is None
+
+
+@pytest.mark.parametrize("policy", [policy for policy in POLICY_IDS if policy != "fifo"])
+def test_an_eviction_in_a_tree_counts_for_all_above_and_is_taken_back(policy: str) -> None:
+    flat, running = build_full_world()
+    promise = Guarantee("top", "cpu", 4, Domains(np.array([0], dtype=np.int32), 1))
+    top = InnerTenant(Tenant("top", allocated_r=(4, 4)), Place(guarantees=(promise,)))
+    tree = Hierarchy({"a": Place("top"), "b": Place("top")}, {"top": top})
+    snapshot = replace(flat, hierarchy=tree, held={"top": 4})
+    draft = Draft(snapshot, POLICIES[policy])
+    assert draft.find_choice() is None
+    mark = draft.checkpoint()
+
+    for _ in range(2):
+        draft.evict(running)
+        assert fill(draft) == [("a-2-2-0000", "x")]
+        draft.rollback(mark)
+        assert draft.find_choice() is None
 
 
 def test_an_eviction_also_helps_what_was_remembered_to_fit_nowhere() -> None:

@@ -28,7 +28,10 @@ from fairbind.model import (
 from fairbind.scheduling import POLICIES, CycleState, UnschedulableCache, run_cycle
 from fairbind.scheduling.cycle.draft import Draft, expect_undefined_scores
 from fairbind.scheduling.cycle.fork import Fork
+from fairbind.scheduling.cycle.order.kept_back import KeptFrom
+from fairbind.scheduling.cycle.order.tree import Tree
 from scheduling.drafts import busy_snapshots
+from scheduling.random_trees import add_tree
 from scheduling.rules import add_rules
 from scheduling.strategies import POLICY_IDS
 from scheduling.walks import Step, Walk, fill, full_before, steps
@@ -52,7 +55,7 @@ class Trial(Walk):
     def place(self, first: int, server: int) -> None:
         fitting: list[TaskClass] = [
             each
-            for each in self.snapshot.task_classes
+            for each in self.fork.snapshot.task_classes
             if self.fork.fits(each, server) and self.fork.get_queue(each) is not None
         ]
         if fitting:
@@ -72,10 +75,25 @@ def capture(draft: Draft) -> dict[str, Any]:
         "journal": (len(draft._journal), list(draft.bindings), set(draft._evicted)),
         "held": {name: progress.held_r for name, progress in draft.progress_of.items()},
         "pools": [list(amount_r) for amount_r in pools.amount_pr],
-        "waiting": [(id(queue.task_class), queue.sort_key and queue.waiting) for queue in draft.queues],
+        "waiting": [(id(queue.task_class.tasks), queue.sort_key and queue.waiting) for queue in draft.queues],
         "remembered": [id(wait) for wait in draft.remembered.waits],
-        "counters": [(c.version, c.count_d.tolist()) for c in topology._counters.values() if c.version],
+        "counters": [
+            (counter.version, counter.count_d.tolist())
+            for key, counter in topology._counters.items()
+            if counter.version and not isinstance(key.subject, KeptFrom)
+        ],
+        "kept": {each: kept for each, kept in topology._moved.items() if kept != draft.snapshot.held[each]},
+        "tree": None if draft.tree is None else list_inner(draft.tree),
         "openings": [each.openings for each in topology._filters.values() if each.openings],
+    }
+
+
+def list_inner(tree: Tree) -> dict[str, Any]:
+    """What all below inner tenants hold, what is used of guarantees, and what waiting tasks ask for at least."""
+    return {
+        "held": [tree.get_progress(each).held_r for each in tree.hierarchy.inner.values()],
+        "used": {each: used for each, used in tree._used.items() if used != tree._snapshot.held.get(each, 0)},
+        "least": list(tree.least.least_r),
     }
 
 
@@ -112,6 +130,14 @@ def test_it_decides_like_one_made_anew_and_leaves_no_trace(
 @given(snapshot=busy_snapshots().flatmap(add_rules), before=steps, trial=steps, full=full_before)
 @settings(max_examples=2 * settings().max_examples)
 def test_it_does_so_where_placements_close_and_open_domains(
+    snapshot: Snapshot, before: list[Step], trial: list[Step], full: frozenset[int] | None
+) -> None:
+    hold_to_it(snapshot, before, trial, full)
+
+
+@pytest.mark.slow
+@given(snapshot=busy_snapshots().flatmap(add_tree), before=steps, trial=steps, full=full_before)
+def test_it_does_so_in_trees(
     snapshot: Snapshot, before: list[Step], trial: list[Step], full: frozenset[int] | None
 ) -> None:
     hold_to_it(snapshot, before, trial, full)

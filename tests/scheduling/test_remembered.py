@@ -14,7 +14,7 @@ from fairbind.scheduling.cycle.servers.free_capacity import FreeCapacity
 from fairbind.scheduling.cycle.waits import deferred as deferred_module
 from fairbind.scheduling.cycle.waits import store as module
 from fairbind.scheduling.cycle.waits.deferred import DeferredClasses
-from fairbind.scheduling.cycle.waits.explain import identify_reach
+from fairbind.scheduling.cycle.waits.reaches import identify_reach
 from fairbind.scheduling.cycle.waits.store import Fitting, Remembered
 from scheduling.rules import FULL, SPREAD, build_counter, build_domains
 from scheduling.worlds import build_class, build_placement, build_servers
@@ -101,7 +101,7 @@ def test_what_is_remembered_is_in_its_order_and_found_where_it_may_fit(
         asked = {(*key_of(wait.task_class), wait.task_class.demand_r) for wait in expected}
         assert {(*key_of(each), demand_r) for each, some in remembered.list_reaches() for demand_r in some} == asked
         free, grown = world.make_room(), np.flatnonzero(draw.random(4) < 0.5)
-        parts = list(remembered.find_fitting(grown, free))
+        parts = list(remembered.find_fitting(grown, free, np.zeros_like(free.left_rk)))
         found = [each for part in parts for each in part.classes]
         assert {id(each) for each in found} == {
             id(wait.task_class) for wait in expected if may_fit(wait.task_class, grown.tolist(), free)

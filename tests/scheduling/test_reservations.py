@@ -3,133 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
-from itertools import count
-from math import inf
 from random import Random
 
 import numpy as np
 import pytest
 
-from fairbind.model import CycleReport, PolicySettings, RunningTask, Snapshot, Task, TaskClass, Tenant
-from fairbind.model.reservations import NO_RESERVATIONS, ReservationSettings
-from fairbind.scheduling import CycleState, UnschedulableCache, run_cycle
+from fairbind.model import PolicySettings, RunningTask, Tenant
+from fairbind.model.hierarchy import Hierarchy, InnerTenant, Place
+from fairbind.model.reservations import NO_RESERVATIONS, ReservationSettings, Reserved
+from fairbind.scheduling import run_cycle
 from fairbind.scheduling.cycle.reservations.reservations import Reservations
 from fairbind.scheduling.cycle.reservations.review import MAX_SERVERS_OF_TENANT
 from fairbind.scheduling.cycle.reservations.run_times import RunTimes
-from scheduling.worlds import build_placement, build_servers, build_snapshot
+from scheduling.ending_worlds import EndingWorld as World
+from scheduling.worlds import build_placement, build_servers
 
 SHARED = ("best-fit-drfh", "first-fit-drfh", "ps-dsf", "tsf", "asset-fairness", "drfh")
-
-
-@dataclass
-class World:
-    """A cluster of nodes with one resource, whose tasks end when they are told to."""
-
-    sizes: dict[str, int]
-    waiting: dict[tuple[str, int], list[Task]] = field(default_factory=dict)
-    running: dict[str, RunningTask] = field(default_factory=dict)
-    settings: PolicySettings = field(default_factory=PolicySettings)
-    reservations: Reservations = field(default_factory=Reservations)
-    closed: list[str] = field(default_factory=list)
-    now: float = 0.0
-    recalls: bool = False
-    most_seconds: dict[tuple[str, int], float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.numbers = count()
-        self.state, self.unschedulable = CycleState(), UnschedulableCache()
-        self.placement = build_placement(build_servers({name: (size,) for name, size in self.sizes.items()}))
-
-    def submit(self, tenant: str, demand: int, tasks: int) -> None:
-        queue = self.waiting.setdefault((tenant, demand), [])
-        for _ in range(tasks):
-            number = next(self.numbers)
-            queue.append(Task(f"{number:05}", f"{tenant}/{number:05}", 0, float(number)))
-
-    def list_free(self) -> dict[str, int]:
-        free = dict(self.sizes)
-        for task in self.running.values():
-            free[task.server] -= task.demand_r[0]
-        return free
-
-    def look(self) -> Snapshot:
-        free = self.list_free()
-        servers = build_servers(
-            {name: (size,) for name, size in self.sizes.items()},
-            free={name: (left,) for name, left in free.items()},
-            unusable=self.closed,
-        )
-        held: Counter[str] = Counter()
-        for task in self.running.values():
-            held[task.tenant] += task.demand_r[0]
-        names = sorted({tenant for tenant, _ in self.waiting} | set(held))
-        placement = self.placement
-        classes = [
-            TaskClass(
-                tenant,
-                (demand,),
-                (demand,),
-                placement,
-                tuple(tasks),
-                most_seconds=self.most_seconds.get((tenant, demand), inf),
-            )
-            for (tenant, demand), tasks in self.waiting.items()
-            if tasks
-        ]
-        tenants = [Tenant(name, allocated_r=(held[name],)) for name in names]
-        snapshot = build_snapshot(servers, classes, tenants=tenants, resources=["cpu"])
-        running = {
-            name: tuple(sorted((each for each in self.running.values() if each.server == name), key=lambda t: t.uid))
-            for name in self.sizes
-        }
-        return replace(snapshot, running=running)
-
-    def decide(self, seconds: float = 1.0) -> CycleReport:
-        self.now += seconds
-        snapshot = self.look()
-        report = run_cycle(
-            snapshot,
-            self.settings,
-            self.now,
-            reservations=self.reservations,
-            state=self.state if self.recalls else None,
-            unschedulable=self.unschedulable if self.recalls else None,
-        )
-        demand_of = {task.uid: key for key, tasks in self.waiting.items() for task in tasks}
-        for bind in report.bindings:
-            key = demand_of[bind.task.uid]
-            self.waiting[key].remove(bind.task)
-            demand_r = (key[1],)
-            self.running[bind.task.uid] = RunningTask(
-                bind.task.uid,
-                bind.tenant,
-                bind.server,
-                0,
-                self.now,
-                None,
-                demand_r,
-                demand_r,
-                most_seconds=self.most_seconds.get(key, inf),
-            )
-        assert min(self.list_free().values()) >= 0, "no server is overcommitted"
-        return report
-
-    def end(self, uids: Sequence[str]) -> None:
-        for uid in uids:
-            del self.running[uid]
-
-    def list_tasks(self, tenant: str, server: str | None = None) -> list[str]:
-        tasks = sorted(self.running.values(), key=lambda task: task.uid)
-        return [task.uid for task in tasks if task.tenant == tenant and server in (None, task.server)]
-
-    def count_held(self, tenant: str) -> int:
-        return sum(task.demand_r[0] for task in self.running.values() if task.tenant == tenant)
-
-    def list_reserved(self) -> list[tuple[str, str, int]]:
-        return [(each.tenant, each.server, each.count) for each in self.reservations.list_all()]
 
 
 def fill(world: World, *, large: int = 4) -> None:
@@ -199,6 +90,74 @@ def test_tenants_of_equal_tasks_reserve_nothing() -> None:
         world.decide()
         world.end(draw.sample(sorted(world.running), 1))
         assert world.list_reserved() == []
+
+
+def build_departments(large: Place, small: Place) -> Hierarchy:
+    """Two departments, of which one has `large` and `other` below it."""
+    inner = {"one": InnerTenant(Tenant("one"), large), "two": InnerTenant(Tenant("two"), small)}
+    leaves = {"large": Place("one"), "other": Place("one"), "small": Place("two")}
+    return Hierarchy(leaves, inner)
+
+
+def fill_departments(large: Place, small: Place) -> World:
+    """`small` holds a half, the siblings of `large` hold the rest and are ahead of it."""
+    world = World({"a": 8, "b": 8}, hierarchy=build_departments(large, small))
+    world.submit("small", 1, 8)
+    world.submit("other", 1, 8)
+    world.decide()
+    world.submit("small", 1, 200)
+    world.submit("large", 4, 20)
+    world.decide()
+    return world
+
+
+def test_in_a_tree_capacity_is_kept_for_who_is_behind_where_the_paths_part() -> None:
+    """The departments hold a half each, so only what its own sibling holds can be kept for `large`."""
+    world = fill_departments(Place(), Place())
+    reserved = world.list_reserved()
+
+    assert [tenant for tenant, _, _ in reserved] == ["large"]
+    # As a tenant of its own it would be behind `small`, too.
+    assert sum(count for *_, count in reserved) == 1
+    assert all(each.behind == frozenset() for each in world.reservations.list_all())
+
+
+def test_in_a_full_cluster_nothing_is_kept_from_others_for_a_department_that_is_ahead() -> None:
+    """Nothing is free of what all wait for; whose the next will be, that resource says all the same."""
+    inner = {"top": InnerTenant(Tenant("top"), Place())}
+    places = {"first": Place("top"), "second": Place("top"), "solo": Place()}
+    world = World({"a": 8}, hierarchy=Hierarchy(places, inner))
+    world.submit("solo", 1, 2)
+    world.decide()
+    world.submit("first", 1, 6)
+    world.decide()
+    world.submit("solo", 1, 3)
+    world.submit("second", 2, 3)
+    world.decide()
+
+    world.end(world.list_tasks("first")[:1])
+    world.decide()
+
+    assert world.count_held("solo") == 3
+
+
+@pytest.mark.parametrize(("priority", "kept"), [(0, False), (1, True), (-1, False)])
+def test_a_department_of_higher_priority_has_capacity_kept_beyond_its_share(priority: int, *, kept: bool) -> None:
+    world = World({"a": 8, "b": 8}, hierarchy=build_departments(Place(priority=priority), Place()))
+    world.submit("large", 4, 2)
+    world.submit("small", 1, 8)
+    world.decide()
+    world.submit("large", 4, 20)
+    world.decide()
+
+    assert [tenant for tenant, _, _ in world.list_reserved()] == ["large"] * kept
+
+
+def test_for_a_tenant_of_lower_priority_nothing_of_others_is_kept() -> None:
+    world = World({"a": 8}, hierarchy=Hierarchy({"large": Place(priority=-1), "small": Place()}, {}))
+    fill(world)
+
+    assert world.list_reserved() == []
 
 
 def test_a_tenant_further_behind_may_use_what_is_reserved() -> None:
@@ -480,6 +439,7 @@ def test_what_is_reserved_is_summed_by_tenant_and_resource() -> None:
     world = World({"a": 8, "b": 8})
     fill(world)
 
-    assert world.reservations.sum_by_tenant() == {"large": (1, {"cpu": 4})}
+    [server] = {server for _, server, _ in world.list_reserved()}
+    assert world.reservations.sum_by_tenant() == {"large": Reserved({server}, Counter(cpu=4))}
     world.reservations.end_all()
     assert world.reservations.sum_by_tenant() == {}

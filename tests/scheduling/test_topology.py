@@ -13,11 +13,15 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from fairbind.model import (
+    FLAT,
     AffinityRule,
     DomainRule,
     DomainRules,
+    Hierarchy,
+    InnerTenant,
     LimitRule,
     Pin,
+    Place,
     PolicySettings,
     SeparationRule,
     ServerTable,
@@ -40,8 +44,8 @@ def build_ruled(*rules: DomainRule, tasks: int, subjects: str = "", demand_r: tu
     return replace(task_class, rules=DomainRules(rules) if rules else None, counts_as=frozenset(subjects.split()))
 
 
-def count_by_server(*task_classes: TaskClass) -> dict[str, int]:
-    report = decide(build_snapshot(FOUR, task_classes), "best-fit-drfh")
+def count_by_server(*task_classes: TaskClass, hierarchy: Hierarchy = FLAT) -> dict[str, int]:
+    report = decide(replace(build_snapshot(FOUR, task_classes), hierarchy=hierarchy), "best-fit-drfh")
     servers = [bind.server for bind in report.bindings]
     return {server: servers.count(server) for server in sorted(set(servers))}
 
@@ -94,13 +98,16 @@ def test_a_server_to_which_tasks_are_promised_opens_when_other_domains_have_more
     assert count_by_server(waiting, replace(bringer, counts_as=frozenset({"x"}))) == {"a1": 1, "b1": 1}
 
 
-def test_a_task_that_counts_opens_a_domain_to_another_class_that_came_before_it() -> None:
+@pytest.mark.parametrize("has_tree", [False, True])
+def test_a_task_that_counts_opens_a_domain_to_another_class_that_came_before_it(*, has_tree: bool) -> None:
     """The first class waits for a zone with an x; the second brings it there, with a demand that only b1 can meet."""
     rule = AffinityRule((build_counter("x", ZONES, [0, 0, 0]),), False, AFFINITY)
     waiting = build_ruled(rule, tasks=3)
     bringer = build_class("z", (2, 2), build_placement(FOUR, only=["b1"]))
 
-    counts = count_by_server(waiting, replace(bringer, counts_as=frozenset({"x"})))
+    top = InnerTenant(Tenant("top", allocated_r=(0, 0)), Place())
+    tree = Hierarchy({waiting.tenant: Place("top"), "z": Place()}, {"top": top}) if has_tree else FLAT
+    counts = count_by_server(waiting, replace(bringer, counts_as=frozenset({"x"})), hierarchy=tree)
 
     assert counts == {"b1": 4}
 

@@ -23,6 +23,7 @@ from fairbind.model import (
     Snapshot,
     Task,
     TaskClass,
+    TaskGroup,
     Tenant,
     Wait,
 )
@@ -43,7 +44,12 @@ from seeds import draw_seeds
 def carry_out(snapshot: Snapshot, report: CycleReport) -> Snapshot:
     """Return the world after the bindings; classes of which nothing was placed are the same objects."""
     after, same = apply_report(snapshot, report), {each.tasks: each for each in snapshot.task_classes}
-    return replace(after, task_classes=tuple(same.get(each.tasks, each) for each in after.task_classes))
+    placed = {bind.task for bind in report.bindings}
+    whole = {c.group for c in snapshot.task_classes if c.group is not None and not placed.isdisjoint(c.tasks)}
+    left = (
+        replace(each, group=None) if each.group in whole else same.get(each.tasks, each) for each in after.task_classes
+    )
+    return replace(after, task_classes=tuple(left))
 
 
 def build_world(draw: np.random.Generator, *, classes: int) -> Snapshot:
@@ -74,7 +80,17 @@ def build_world(draw: np.random.Generator, *, classes: int) -> Snapshot:
         for n in range(classes)
     ]
     made = [pin(draw, each, names) if draw.random() < 0.3 else each for each in made]
-    return build_snapshot(servers, made)
+    return build_snapshot(servers, list(join_groups(draw, made)))
+
+
+def join_groups(draw: np.random.Generator, task_classes: list[TaskClass]) -> Iterator[TaskClass]:
+    """Let some classes be a group each, and some two of a tenant one together."""
+    of_tenant: dict[str, TaskGroup] = {}
+    for n, each in enumerate(task_classes):
+        group = TaskGroup(f"g{n}", int(draw.integers(1, len(each.tasks) + 1)))
+        if draw.random() < 0.2:
+            group = of_tenant.setdefault(each.tenant, group)
+        yield replace(each, group=group) if draw.random() < 0.3 else each
 
 
 def pin(draw: np.random.Generator, task_class: TaskClass, names: list[str]) -> TaskClass:

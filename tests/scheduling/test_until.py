@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from itertools import cycle as repeat
 from typing import Any
@@ -30,7 +30,7 @@ from fairbind.scheduling import UnschedulableCache, run_cycle
 from fairbind.scheduling.cycle import cycle
 from fairbind.scheduling.cycle.order import task_queues
 from fairbind.scheduling.cycle.waits.explain import explain_waits
-from scheduling.test_reservations import World as Reserving
+from scheduling.ending_worlds import EndingWorld as Reserving
 from scheduling.test_reservations import fill
 from scheduling.worlds import build_class, build_placement, build_servers, build_snapshot
 
@@ -39,7 +39,7 @@ EVERYWHERE = build_placement(FULL)
 CLASSES = [build_class("a", (2, 1 + n), EVERYWHERE) for n in range(3)]
 BUSY = Tenant("a", allocated_r=(4, 4))
 EVENTS: list[Event] = [ServerChange("x"), GroupComplete("ns/g"), ClaimChange("ns/c")]
-OTHERS: list[Until] = [UsageBelow("a", "cpu", 4), TimeReached(60.0)]
+OTHERS: list[Until] = [UsageBelow("a limit", 4), TimeReached(60.0)]
 
 
 class World:
@@ -47,7 +47,8 @@ class World:
 
     def __init__(self, *until: Until) -> None:
         self.memory = UnschedulableCache()
-        self.tenant, self.free = BUSY, FULL.free_kr
+        self.held: dict[Hashable, int] = {"a limit": 4}
+        self.free = FULL.free_kr
         assert len(self.decide().waits) == 3
         remembered = self.memory._remembered
         wait = remembered[CLASSES[0]]
@@ -55,7 +56,8 @@ class World:
         remembered.change(added=[replace(wait, until=until)])
 
     def build(self) -> Snapshot:
-        return build_snapshot(replace(FULL, free_kr=self.free), CLASSES, tenants=[self.tenant])
+        snapshot = build_snapshot(replace(FULL, free_kr=self.free), CLASSES, tenants=[BUSY])
+        return replace(snapshot, held=self.held)
 
     def decide(self, now: float = 0.0) -> CycleReport:
         return run_cycle(self.build(), PolicySettings(), now, unschedulable=self.memory, explains=False)
@@ -76,12 +78,12 @@ class World:
 
 
 def fall(world: World) -> None:
-    world.tenant = replace(BUSY, allocated_r=(3, 4))
+    world.held = {"a limit": 3}
 
 
 def vanish(world: World) -> None:
-    """The tenant is gone from the tenants that hold something: it holds nothing."""
-    world.tenant = Tenant("a")
+    """The limit is gone."""
+    world.held = {}
 
 
 @pytest.mark.parametrize("event", EVENTS)
@@ -100,9 +102,9 @@ def test_an_event_that_is_told_ends_the_waits_for_it(event: Event) -> None:
 
 @pytest.mark.parametrize("change", [fall, vanish])
 def test_usage_that_falls_ends_the_waits_for_it(change: Callable[[World], None]) -> None:
-    world = World(UsageBelow("a", "cpu", 4))
+    world = World(UsageBelow("a limit", 4))
     assert world.look() == []
-    world.tenant = replace(BUSY, allocated_r=(5, 1))
+    world.held = {"a limit": 5, "another": 1}
     assert world.look() == []
 
     change(world)

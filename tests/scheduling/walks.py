@@ -131,6 +131,10 @@ class Walk:
             for pool in pools:
                 level = self.draft.measure.compute_level(progress, pool)
                 assert level == anew.measure.compute_level(anew.progress_of[name], pool)
+        if self.draft.tree is not None and anew.tree is not None:
+            for inner in self.snapshot.hierarchy.inner.values():
+                held_r = anew.tree.get_progress(anew.tree.hierarchy.inner[inner.tenant.name]).held_r
+                assert self.draft.tree.get_progress(inner).held_r == held_r
         measure, of_anew = self.draft.measure, anew.measure
         if isinstance(measure, TargetRatios | Guided) and isinstance(of_anew, TargetRatios | Guided):
             for name in self.draft.progress_of:

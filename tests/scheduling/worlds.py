@@ -24,6 +24,7 @@ from fairbind.model import (
     Tenant,
 )
 from fairbind.scheduling import compute_server_classes, run_cycle
+from scheduling.tree_changes import follow
 
 
 def build_servers(
@@ -131,7 +132,7 @@ def apply_report(snapshot: Snapshot, report: CycleReport) -> Snapshot:
         holdings[bind.tenant].append(Holding(task_class.demand_r, task_class.share_demand_r, 1, task_class.placement))
     placed = {bind.task for bind in report.bindings}
     left = [replace(c, tasks=tuple(task for task in c.tasks if task not in placed)) for c in snapshot.task_classes]
-    return replace(
+    after = replace(
         snapshot,
         servers=replace(servers, free_kr=free_kr, taken_keys=taken_keys),
         tenants=tuple(
@@ -145,6 +146,7 @@ def apply_report(snapshot: Snapshot, report: CycleReport) -> Snapshot:
         ),
         task_classes=tuple(task_class for task_class in left if task_class.tasks),
     )
+    return follow(after, [(class_of[bind.task.uid], servers.names.index(bind.server)) for bind in report.bindings])
 
 
 def order_of(report: CycleReport) -> list[str]:

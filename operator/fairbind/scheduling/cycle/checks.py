@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fairbind.model import MAX_AMOUNT, InvalidProblemError, ServerPreference, Snapshot, Targets, TaskClass, Tenant
+from fairbind.model.hierarchy import FLAT, Hierarchy, Place
 
 
 class CheckedTenants(NamedTuple):
@@ -29,11 +30,13 @@ def check_snapshot(
     fresh: Sequence[TaskClass] | None = None,
     checked_tenants: CheckedTenants | None = None,
     checked_targets: Targets | None = None,
+    checked_hierarchy: Hierarchy = FLAT,
 ) -> None:
     """Raise InvalidProblemError, naming field and value, when the parts of the snapshot do not belong together.
 
     fresh: the task classes that did not go with just so many servers and resources before; None: all.
-    checked_tenants: what is known of the tenants; None: nothing. checked_targets: targets that were checked before.
+    checked_tenants: what is known of the tenants; None: nothing. checked_targets, checked_hierarchy: those that were
+    checked before.
     """
     axes, count = len(snapshot.resources), len(snapshot.servers.names)
     if len(snapshot.counts_r) != axes or len(snapshot.total_r) != axes:
@@ -56,6 +59,63 @@ def check_snapshot(
         check_task_class(task_class, axes, count)
     if snapshot.targets is not None and snapshot.targets is not checked_targets:
         check_targets(snapshot.targets)
+    if snapshot.hierarchy is not checked_hierarchy or tenants.names is None:
+        check_hierarchy(snapshot.hierarchy, known, axes, count, checked_hierarchy)
+
+
+def check_hierarchy(
+    hierarchy: Hierarchy, tenants: AbstractSet[str], axes: int, count: int, checked: Hierarchy = FLAT
+) -> None:
+    """Raise InvalidProblemError when a tree has an unknown leaf or parent, or a circle, or does not go with the rest.
+
+    tenants: their names. axes, count: so many resources and servers. checked: a tree that was checked before; tenants
+    and places that are the same objects in it are not looked at again.
+    """
+    for name in hierarchy.leaves.keys() - tenants:
+        raise InvalidProblemError(f"hierarchy: leaf {name!r} is not one of the tenants")
+    is_same_shape = True
+    for name, inner in hierarchy.inner.items():
+        before = checked.inner.get(name)
+        if before is None or before.tenant is not inner.tenant:
+            if inner.tenant.name != name:
+                raise InvalidProblemError(f"hierarchy: inner tenant {name!r} is named {inner.tenant.name!r}")
+            check_tenant(inner.tenant, axes)
+        if before is None or before.place is not inner.place:
+            is_same_shape = False
+            check_place(f"inner tenant {name!r}", inner.place, hierarchy, count)
+    is_same_shape = is_same_shape and len(hierarchy.inner) == len(checked.inner)
+    known = checked.leaves if is_same_shape else {}
+    if hierarchy.leaves is not known:
+        for name, place in hierarchy.leaves.items():
+            if known.get(name) is not place:
+                check_place(f"leaf {name!r}", place, hierarchy, count)
+    if not is_same_shape:
+        check_depth(hierarchy)
+
+
+def check_place(where: str, place: Place, hierarchy: Hierarchy, count: int) -> None:
+    """Raise InvalidProblemError when a place has an unknown parent or guarantees that mean nothing."""
+    if place.parent is not None and place.parent not in hierarchy.inner:
+        raise InvalidProblemError(f"hierarchy: {where}: parent {place.parent!r} is not one of the inner tenants")
+    for guarantee in place.guarantees:
+        if guarantee.amount <= 0:
+            raise InvalidProblemError(f"hierarchy: {where}: a guarantee is {guarantee.amount}; it must be above 0")
+        if guarantee.servers.domain_k.shape != (count,):
+            raise InvalidProblemError(f"hierarchy: {where}: a guarantee's servers must have the shape {(count,)}")
+
+
+def check_depth(hierarchy: Hierarchy) -> None:
+    """Raise InvalidProblemError when inner tenants are below themselves. Their parents must be known."""
+    rooted: set[str | None] = {None}
+    for name in hierarchy.inner:
+        path: dict[str, None] = {}
+        parent: str | None = name
+        while parent not in rooted:
+            if parent is None or parent in path:
+                raise InvalidProblemError(f"hierarchy: inner tenant {parent!r} is below itself")
+            path[parent] = None
+            parent = hierarchy.inner[parent].place.parent
+        rooted.update(path)
 
 
 def check_tenants(tenants: Sequence[Tenant], axes: int, checked: CheckedTenants) -> AbstractSet[str]:

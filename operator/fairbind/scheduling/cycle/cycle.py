@@ -21,17 +21,19 @@ from fairbind.model import (
     Snapshot,
     TaskClass,
     Wait,
-    plan_each,
+    split_binds,
 )
 from fairbind.model.reservations import ReservationSettings
 from fairbind.scheduling.cycle.checks import check_snapshot
 from fairbind.scheduling.cycle.draft import Draft, expect_undefined_scores
+from fairbind.scheduling.cycle.gangs.placing import Gangs
 from fairbind.scheduling.cycle.order.task_queues import ClassQueue
 from fairbind.scheduling.cycle.reservations.reservations import Reservations
 from fairbind.scheduling.cycle.reservations.review import CycleEnd
 from fairbind.scheduling.cycle.state import CycleState
-from fairbind.scheduling.cycle.waits.explain import Contender, Refusals, Rivals, explain_waits, identify_reach
-from fairbind.scheduling.cycle.waits.reaches import Reaches
+from fairbind.scheduling.cycle.waits.explain import Refusals, explain_waits
+from fairbind.scheduling.cycle.waits.reaches import identify_reach
+from fairbind.scheduling.cycle.waits.rivals import Contender, Rivals
 from fairbind.scheduling.cycle.waits.unschedulable_cache import UnschedulableCache
 from fairbind.scheduling.policies.registry import Policy, get_policy
 
@@ -47,7 +49,7 @@ def run_cycle(
     baseline: Policy | None = None,
     explains: bool = True,
     finds_rivals: bool = True,
-    may_have: Callable[[str], bool] = lambda _tenant: True,
+    may_have: Callable[[str, int], bool] = lambda _tenant, _count: True,
     reservations: Reservations | None = None,
 ) -> CycleReport:
     """Return what to place where, in the order of the decisions, and what waits and why.
@@ -65,8 +67,8 @@ def run_cycle(
     explains: whether classes that were remembered and looked at again in vain are explained again, too.
     finds_rivals: whether waits say which tenant comes before theirs.
     reservations: what is reserved by the cycles before, then what is by this one; None: nothing is.
-    may_have: asked before each decision about a rationed class whether its tenant may have one more; after a False the
-    rest of the class is left out of this cycle, and of its waits.
+    may_have: asked before each plan of a rationed class whether its tenant may have it, with how many binds it has;
+    after a False the rest of the class is left out of this cycle, and of its waits.
     Raises InvalidProblemError for an unknown policy, a negative limit and a snapshot whose parts do not go together.
     """
     if limit is not None and limit < 0:
@@ -116,25 +118,35 @@ class _Cycle:
         self.state = state
         self.explains = explains
         self.finds_rivals = finds_rivals
+        self.gangs = Gangs(draft)
 
     def run(
         self,
         now: float,
         limit: int | None,
-        may_have: Callable[[str], bool],
+        may_have: Callable[[str, int], bool],
         reservations: Reservations | None,
         settings: ReservationSettings,
     ) -> CycleReport:
         """Decide until nothing fits or the limit is reached, then explain."""
         draft, is_rationed = self.draft, False
-        bindings = draft.bindings
+        bindings, gangs, spans = draft.bindings, self.gangs, list[int]()
+        for name in gangs.list_begun():
+            if (limit is None or len(bindings) < limit) and gangs.is_open(name):
+                is_rationed |= not self._place_group(name, may_have, spans)
         while (choice := draft.find_choice()) is not None and (limit is None or len(bindings) < limit):
             task_class = choice.queue.task_class
-            if task_class.is_rationed and not may_have(task_class.tenant):
+            group = task_class.group
+            if group is not None and gangs.is_open(group.name):
+                is_rationed |= not self._place_group(group.name, may_have, spans)
+            elif group is not None and not gangs.stands(group.name):
+                choice.queue.close()
+            elif task_class.is_rationed and not may_have(task_class.tenant, 1):
                 choice.queue.close()
                 is_rationed = True
             else:
                 draft.take(choice)
+                spans.append(1)
         complete = choice is None
         draft.end()
         found, shares = self._explain(complete=complete), self._compute_shares()
@@ -143,7 +155,7 @@ class _Cycle:
         report = CycleReport(
             now,
             draft.policy.id,
-            plan_each(bindings),
+            split_binds(bindings, spans),
             waits,
             shares,
             complete,
@@ -152,6 +164,23 @@ class _Cycle:
         )
         return report if reservations is None else self._reserve(report, reservations, settings)
 
+    def _place_group(self, name: str, may_have: Callable[[str, int], bool], spans: list[int]) -> bool:
+        """Place the minimum of a group, if it fits; False when its tenant may not have so many tasks now.
+
+        spans: of how many binds each plan is.
+        """
+        task_class = self.gangs.get_class(name)
+        count = self.gangs.count_lacking(name)
+        mark = self.draft.begin_plan()
+        if not self.gangs.place(name):
+            return True
+        if task_class.is_rationed and not may_have(task_class.tenant, count):
+            self.draft.rollback(mark)
+            self.gangs.pass_over(name)
+            return False
+        spans.append(count)
+        return True
+
     def _reserve(self, report: CycleReport, reservations: Reservations, settings: ReservationSettings) -> CycleReport:
         """Return the report with what was reserved; a complete cycle may end that, or reserve something else."""
         draft, names, reserved = self.draft, self.snapshot.servers.names, tuple(reservations.list_all())
@@ -159,7 +188,16 @@ class _Cycle:
         reservations.note_placed(placed, report.now)
         again_in = report.again_in
         if report.complete and draft.policy.is_fair and settings.is_on:
-            end = CycleEnd(self.snapshot, draft.free, draft.topology, draft.measure, draft.progress_of)
+            siblings = draft.build_siblings()
+            end = CycleEnd(
+                self.snapshot,
+                draft.free,
+                draft.topology,
+                draft.measure,
+                draft.progress_of,
+                siblings,
+                draft.kept_back,
+            )
             pause = reservations.review(end, report.waits, settings, report.now)
             again_in = min((each for each in (again_in, pause) if each is not None), default=None)
         reopens = reservations.count_ended(reserved) > 0
@@ -172,7 +210,12 @@ class _Cycle:
         """Return the waits of classes that are not remembered."""
         draft = self.draft
         waiting = [queue for queue in draft.queues if queue.sort_key is not None and queue.task_class.blocked is None]
-        stuck = [queue for queue in waiting if complete or queue.fits_nowhere or queue.task_class in draft.replaced]
+        short = dict(self.gangs.list_waiting(complete=complete))
+        stuck = [
+            queue
+            for queue in waiting
+            if (complete or queue.fits_nowhere or queue.task_class in draft.replaced) and queue not in short
+        ]
         blocked = [queue for queue in draft.queues if queue.task_class.blocked is not None]
         kept: dict[TaskClass, Wait] = {}
         if not self.explains:
@@ -180,36 +223,47 @@ class _Cycle:
             again = [queue.task_class for queue in stuck if queue.never_fitted]
             kept = {each: remembered_waits[each] for each in again if each in remembered_waits}
             stuck = [queue for queue in stuck if queue.task_class not in kept]
-        if not (stuck or blocked):
+            for queue, shortage in short.items():
+                wait = remembered_waits.get(queue.task_class)
+                if wait is not None and shortage.missing_slots:
+                    kept[queue.task_class] = self.gangs.renew(wait, shortage)
+            short = {queue: shortage for queue, shortage in short.items() if queue.task_class not in kept}
+        if not (stuck or blocked or short):
             return list(kept.values())
         refusals = Refusals(self.snapshot, draft.free, draft.topology)
-        is_asked = self.finds_rivals and draft.policy.is_fair and bool(stuck)
-        rivals = self._build_rivals(waiting, refusals.reaches) if is_asked else None
-        return [*kept.values(), *explain_waits(stuck=stuck, blocked=blocked, refusals=refusals, rivals=rivals)]
+        is_asked = self.finds_rivals and draft.policy.is_fair and bool(stuck or short)
+        rivals = self._build_rivals(list(dict.fromkeys([*waiting, *short])), refusals) if is_asked else None
+        return [
+            *kept.values(),
+            *explain_waits(stuck=stuck, blocked=blocked, refusals=refusals, rivals=rivals),
+            *(self.gangs.explain(queue, shortage, refusals, rivals) for queue, shortage in short.items()),
+        ]
 
     def _remember(self, waits: list[Wait]) -> tuple[Wait, ...]:
         """Return these waits and those that are remembered, sorted, and remember what of these lasts."""
         remembered, others = self.draft.remembered, waits
         if self.unschedulable is not None:
-            others = [wait for wait in waits if not wait.is_whole]
-            remembered.change(added=[wait for wait in waits if wait.is_whole])
+            others = [wait for wait in waits if not is_lasting(wait)]
+            remembered.change(added=[wait for wait in waits if is_lasting(wait)])
         listed = remembered.list_with(others)
         if self.unschedulable is not None:
             classes = [queue.task_class for queue in self.draft.queues]
             self.unschedulable.keep(self.snapshot, self.draft.free, self.draft.topology, classes + self.draft.unseen)
         return listed
 
-    def _build_rivals(self, waiting: list[ClassQueue], reaches: Reaches) -> Rivals:
-        """Return those who wait, each once for all servers that are the same to it."""
+    def _build_rivals(self, waiting: list[ClassQueue], refusals: Refusals) -> Rivals:
+        """Return those who wait for free capacity, each once for all servers that are the same to it."""
         parts: list[tuple[TaskClass, Collection[tuple[int, ...]]]]
-        parts = [(queue.task_class, [queue.task_class.demand_r]) for queue in waiting]
+        classes = (queue.task_class for queue in waiting)
+        parts = [(each, [each.demand_r]) for each in classes if refusals.limits.find(each)[0] is None]
         parts.extend(self.draft.remembered.list_reaches())
         kinds: dict[tuple[str, Placement, str | None], Contender] = {}
         for task_class, demands in parts:
             progress = self.draft.progress_of[task_class.tenant]
             key = task_class.tenant, *identify_reach(task_class)
             kinds.setdefault(key, Contender(progress, task_class, set())).demands.update(demands)
-        return Rivals(kinds.values(), self.draft.measure, self.snapshot, reaches)
+        siblings = self.draft.build_siblings()
+        return Rivals(kinds.values(), self.draft.measure, self.snapshot, refusals.reaches, siblings)
 
     def _compute_shares(self) -> tuple[tuple[str, float], ...]:
         """Return every tenant's weighted dominant share after the placements, by name."""
@@ -218,3 +272,14 @@ class _Cycle:
             return self.state.compute_shares({bind.tenant for bind in draft.bindings})
         total_r = self.snapshot.total_r
         return tuple([(name, progress.compute_share(total_r)) for name, progress in draft.progress_of.items()])
+
+
+def is_lasting(wait: Wait) -> bool:
+    """Tell whether nothing but what a wait says ends it.
+
+    A group may fit although no server has gained enough for a task of it: where an amount must be free on all servers
+    together, and where other tasks open topology domains.
+    """
+    rules, group = wait.task_class.rules, wait.task_class.group
+    is_plain = group is None or not (group.least_free_r or (rules is not None and not rules.are_limits))
+    return wait.is_whole and is_plain

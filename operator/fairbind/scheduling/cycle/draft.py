@@ -17,7 +17,7 @@ about a microsecond a tenant.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Final
@@ -37,6 +37,8 @@ from fairbind.model import (
     Wait,
 )
 from fairbind.scheduling.cycle.order.filling import Filling
+from fairbind.scheduling.cycle.order.kept_back import KeepingRules, KeptBack
+from fairbind.scheduling.cycle.order.siblings import Siblings
 from fairbind.scheduling.cycle.order.task_queues import (
     Choice,
     ClassQueue,
@@ -45,6 +47,8 @@ from fairbind.scheduling.cycle.order.task_queues import (
     compute_arrival,
     compute_sort_key,
 )
+from fairbind.scheduling.cycle.order.tree import Tree
+from fairbind.scheduling.cycle.order.tree_filling import TreeFilling
 from fairbind.scheduling.cycle.servers.arrangements import Arrangement
 from fairbind.scheduling.cycle.servers.free_capacity import FreeCapacity
 from fairbind.scheduling.cycle.servers.random_choices import RandomChoices
@@ -106,10 +110,14 @@ class Draft:
         it at the same time. defers: whether classes are deferred; then all but to decide and take raises
         InvariantError. now: ends waits for a time.
         """
-        self.snapshot = snapshot
         self.policy = policy
-        self.rule: SortRule = compute_sort_key if policy.is_fair else compute_arrival
         self.free = FreeCapacity(snapshot.servers)
+        self.tree: Tree | None = None
+        keeping = KeepingRules() if state is None else state.keeping
+        if not snapshot.hierarchy.is_flat:
+            self.tree = Tree(snapshot, None if state is None else state.get_asked(snapshot))
+            snapshot = keeping.apply(snapshot, self.tree, self.free)
+        self.snapshot = snapshot
         self.deferred = NOTHING_DEFERRED
         self.unseen: list[TaskClass] = []
         self.replaced: AbstractSet[TaskClass] = frozenset()
@@ -134,19 +142,38 @@ class Draft:
         servers, pools = snapshot.servers, self.measure.pools
         self.topology = TopologyState(
             [each for each in snapshot.task_classes if each.has_rules_or_preferences]
-            if state is None
-            else state.get_ruled()
+            if state is None or keeping.sets
+            else state.get_ruled(),
+            snapshot.held,
         )
         fit = policy.build_fit(snapshot)
         self._shapes = Shapes(servers, pools, self.free, fit, choices, self.topology, self._only_servers)
         self.progress_of = get_progress(snapshot) if state is None else state.get_progress(snapshot)
+        if self.tree is not None and keeping.sets:
+            self.tree.kept_back = KeptBack(keeping, snapshot, self.tree, self.free, self.topology)
         self.queues = self._build_queues(looked_at)
         self.bindings: list[Bind] = []
         self._journal: list[Choice | Undo] = []
         self._marks: list[Mark] = []
         self._evicted: set[str] = set()
-        self._filling: Filling | None = None
+        self._filling: Filling | TreeFilling | None = None
         self._is_reopened = False
+
+    @property
+    def rule(self) -> SortRule:
+        """What gives the order of tasks: of a tenant's, or where the policy compares none, of all."""
+        return compute_sort_key if self.policy.is_fair else compute_arrival
+
+    @property
+    def shapes(self) -> Shapes:
+        """What tasks of equal demand and constraints share: where they fit."""
+        return self._shapes
+
+    @property
+    def kept_back(self) -> KeptBack | None:
+        """What follows what is kept; None: nothing is."""
+        follower = None if self.tree is None else self.tree.kept_back
+        return follower if isinstance(follower, KeptBack) else None
 
     # --- deciding ---
 
@@ -169,9 +196,16 @@ class Draft:
         bind = Bind(queue.pop(), task_class.tenant, self.snapshot.servers.names[server])
         self.bindings.append(bind)
         opened = self.topology.count(task_class, server, 1)
+        if self.tree is not None:
+            opened += self.tree.take(task_class, server, is_last=queue.waiting == 0)
+            self._note_placed(server)
         if opened:
             self._reopen_classes({each.rules for each in opened})
         return bind
+
+    def _note_placed(self, server: int) -> None:
+        if self._filling is not None:
+            self._filling.note_placed(server)
 
     def _reopen_classes(self, opened: set[DomainRules]) -> None:
         """Have the classes with these rules looked at again: a domain that was closed to them is open."""
@@ -237,6 +271,7 @@ class Draft:
             left_r = self.free.release(server, running.demand_r, self._find_freed_keys(server, running))
             gained_r = left_r if self.snapshot.servers.accepting_k[server] else gained_r
         undo_measure = self.measure.evict(progress, running, pool, gained_r)
+        undo_tree, opened = (None, []) if self.tree is None else self.tree.evict(running, server)
         self._evicted.add(running.uid)
         self._is_reopened = True
 
@@ -245,8 +280,12 @@ class Draft:
             undo_measure()
             if server is not None:
                 self.free.undo_release(server, running.demand_r)
+            if undo_tree is not None:
+                undo_tree()
 
         self._journal.append(undo)
+        if opened:
+            self._reopen_classes({each.rules for each in opened})
 
     def restrict(self, placement: Placement, servers: Iterable[int]) -> None:
         """Close servers to the tasks of a placement, whatever is free, until `reopen`. servers: their indices."""
@@ -278,6 +317,13 @@ class Draft:
     def checkpoint(self) -> Mark:
         """Return a mark to which the draft can be rolled back, more than once."""
         self._check_free()
+        return self.begin_plan()
+
+    def begin_plan(self) -> Mark:
+        """Return a mark to which `rollback` goes back if the tasks of a plan do not fit together.
+
+        Nothing but placements may come between, so that what is deferred stays what it is.
+        """
         mark = Mark(len(self._journal))
         self._marks.append(mark)
         return mark
@@ -302,16 +348,20 @@ class Draft:
     def _undo_take(self, choice: Choice) -> None:
         queue, server, pool = choice
         task_class = queue.task_class
+        was_last = queue.waiting == 0
         queue.push_back()
         self.bindings.pop()
         self.measure.remove(queue.progress, task_class, pool)
         self.free.undo_take(server, task_class.demand_r, task_class.placement.exclusive_keys)
         self.topology.count(task_class, server, -1)
+        if self.tree is not None:
+            self.tree.undo_take(task_class, server, was_last=was_last)
 
     def _restrict(self, arrangement: Arrangement, servers: Iterable[int]) -> list[int]:
         changed = arrangement.restrict(servers)
         for server in changed:
             self.free.note_change(server)
+            self._note_placed(server)
         return changed
 
     def _lift(self, arrangement: Arrangement, servers: Iterable[int]) -> None:
@@ -350,7 +400,7 @@ class Draft:
         # A class keeps its tasks in the order of a tenant's tasks already.
         return tasks if self.policy.is_fair else sorted(tasks, key=compute_arrival)
 
-    def _build_filling(self) -> Filling:
+    def _build_filling(self) -> Filling | TreeFilling:
         """Return a filling of the tenant queues by their names: one for each tenant with tasks, or one for all."""
         open_queues = [queue for queue in self.queues if queue.task_class.blocked is None]
         if not self.policy.is_fair:
@@ -361,7 +411,15 @@ class Draft:
         names, deferred = list(by_tenant), self.deferred.list_tenants()
         if deferred:
             names = sorted({*names, *deferred})
-        return Filling([self._build_tenant_queue(name, by_tenant.get(name, [])) for name in names], self.measure)
+        queues = {name: self._build_tenant_queue(name, by_tenant.get(name, [])) for name in names}
+        return self._build_fair_filling(queues)
+
+    def _build_fair_filling(self, queues: Mapping[str, TenantQueue]) -> Filling | TreeFilling:
+        """Return a filling of these queues, in the order of the tenants' names."""
+        tree = self.tree
+        if tree is None or tree.is_flat(queues):
+            return Filling(list(queues.values()), self.measure)
+        return TreeFilling(queues, tree, self.measure, self.free)
 
     def _build_tenant_queue(self, tenant: str, queues: Sequence[ClassQueue]) -> TenantQueue:
         """Return a tenant's queue, to which its classes that are deferred come when it is next."""
@@ -379,6 +437,10 @@ class Draft:
         queues = self._build_queues(task_classes)
         self.queues.extend(queues)
         return queues
+
+    def build_siblings(self) -> Siblings:
+        """Return how tenants are compared as things stand."""
+        return Siblings(self.tree, self.measure, self.free, self.progress_of)
 
     def end(self) -> None:
         """Nothing more is decided. What is held and still has free capacity is not known to fit nowhere."""

@@ -25,6 +25,7 @@ from fairbind.model import DomainRules, InvariantError, TaskClass
 from fairbind.scheduling.cycle.draft import Draft
 from fairbind.scheduling.cycle.order.filling import Filling
 from fairbind.scheduling.cycle.order.task_queues import Choice, ClassQueue, TenantQueue
+from fairbind.scheduling.cycle.order.tree_filling import TreeFilling
 
 
 class Fork(Draft):
@@ -79,10 +80,13 @@ class Fork(Draft):
         return super().find_choice()
 
     def get_queue(self, task_class: TaskClass) -> ClassQueue | None:
-        """Return the queue of one of the snapshot's classes; None where no task of it may be decided."""
+        """Return the queue of one of the snapshot's classes; None where no task of it may be decided.
+
+        The tasks of a group are decided together, which no fork tries.
+        """
         queue = self._queue_of.get(task_class)
         if queue is None:
-            if task_class.blocked is not None or task_class in self.snapshot.stale:
+            if task_class.group is not None or task_class.blocked is not None or task_class in self.snapshot.stale:
                 return None
             live = self._list_live().get(task_class)
             queue = self._build_queue(task_class) if live is None else live.fork(self._shapes)
@@ -102,7 +106,7 @@ class Fork(Draft):
         self._opened |= opened
         self._filling = None
 
-    def _build_filling(self) -> Filling:
+    def _build_filling(self) -> Filling | TreeFilling:
         """Return a filling of tenant queues to which classes come when their tenant comes."""
         self._freed = sorted({*self.deferred.servers, *self.free.list_gains(self._free_start)})
         self._others_of = {}
@@ -112,20 +116,24 @@ class Fork(Draft):
         if not self.policy.is_fair:
             queues = [queue for name in names for queue in self.take_deferred(name)]
             return Filling([TenantQueue(queues, None, self.measure)], self.measure)
-        return Filling(
-            [
-                TenantQueue([], self.progress_of[name], self.measure, partial(self.take_deferred, name))
+        return self._build_fair_filling(
+            {
+                name: TenantQueue([], self.progress_of[name], self.measure, partial(self.take_deferred, name))
                 for name in names
-            ],
-            self.measure,
+            }
         )
 
     def take_deferred(self, tenant: str) -> list[ClassQueue]:
         """Return queues for the classes of a tenant that may fit."""
         lefts = [(server, self.free.left_rk[:, server].tolist()) for server in self._freed]
         waits = self.remembered.list_of(tenant)
-        remembered = (wait.task_class for wait in waits if wait.is_ended_by_capacity)
-        found = [*self._others_of.pop(tenant, ()), *(each for each in remembered if self._may_fit(each, lefts))]
+        remembered = [
+            wait.task_class
+            for wait in waits
+            # What is kept back may be less than before for all servers.
+            if wait.is_ended_by_capacity and (not wait.is_for_capacity or self._may_fit(wait.task_class, lefts))
+        ]
+        found = [*self._others_of.pop(tenant, ()), *remembered]
         queues = [self.get_queue(each) for each in dict.fromkeys(found)]
         return [queue for queue in queues if queue is not None]
 

@@ -17,7 +17,10 @@ import numpy as np
 
 from fairbind.derived import Table
 from fairbind.model import ServerTable, Snapshot, Targets, TaskClass
+from fairbind.model.hierarchy import FLAT
 from fairbind.scheduling.cycle.checks import CheckedTenants, check_snapshot
+from fairbind.scheduling.cycle.order.kept_back import KeepingRules
+from fairbind.scheduling.cycle.order.least_asked import AskedAmounts
 from fairbind.scheduling.policies.levels import Progress, compute_progress
 
 _NO_AMOUNTS = np.zeros((0, 0), dtype=np.int64)
@@ -31,13 +34,16 @@ class CycleState:
 
     _classes, _sizes, _targets: of the last snapshot that was checked. _begun: the last one with which a cycle began,
     without servers and classes. _is_ended: whether that cycle came to its end. _places: where each tenant is in it, in
-    the order of their names. _compared: the last snapshot that was compared with it.
+    the order of their names. _compared: the last snapshot that was compared with it. _asked: what the classes ask for;
+    None: not asked for yet. _hierarchy: the last one that was checked. keeping: adds rules about what is kept back.
     """
 
     __slots__ = (
+        "_asked",
         "_begun",
         "_classes",
         "_compared",
+        "_hierarchy",
         "_is_ended",
         "_places",
         "_progress",
@@ -45,12 +51,16 @@ class CycleState:
         "_shares",
         "_sizes",
         "_targets",
+        "keeping",
     )
 
     def __init__(self) -> None:
         self._classes: tuple[TaskClass, ...] = ()
         self._sizes = 0, 0
         self._targets: Targets | None = None
+        self._hierarchy = FLAT
+        self.keeping = KeepingRules()
+        self._asked: AskedAmounts | None = None
         self._ruled: dict[TaskClass, None] = {}
         self._begun: Snapshot | None = None
         self._is_ended = False
@@ -69,13 +79,21 @@ class CycleState:
         changed, tenants = self._find_changed(snapshot), None
         if changed is not None:
             tenants = CheckedTenants(self._places.keys(), [snapshot.tenants[place] for place in changed])
-        check_snapshot(snapshot, fresh, tenants, self._targets)
+        check_snapshot(snapshot, fresh, tenants, self._targets, self._hierarchy if sizes == self._sizes else FLAT)
         for task_class in changes.removed:
             self._ruled.pop(task_class, None)
         for task_class in changes.added:
             if task_class.has_rules_or_preferences:
                 self._ruled[task_class] = None
+        if sizes != self._sizes or snapshot.hierarchy.is_flat:
+            self._asked = None
+        elif self._asked is not None:
+            for task_class in changes.removed:
+                self._asked.discard(task_class)
+            for task_class in changes.added:
+                self._asked.add(task_class)
         self._classes, self._sizes, self._targets = snapshot.task_classes, sizes, snapshot.targets
+        self._hierarchy = snapshot.hierarchy
         return snapshot if changes is snapshot.changes else replace(snapshot, changes=changes)
 
     def _find_changed(self, snapshot: Snapshot) -> list[int] | None:
@@ -96,6 +114,12 @@ class CycleState:
     def get_ruled(self) -> Collection[TaskClass]:
         """Return the task classes that have rules or preferences."""
         return self._ruled.keys()
+
+    def get_asked(self, snapshot: Snapshot) -> AskedAmounts:
+        """Return what the classes of a snapshot that was checked ask for."""
+        if self._asked is None:
+            self._asked = AskedAmounts(len(snapshot.resources), snapshot.task_classes)
+        return self._asked
 
     def get_progress(self, snapshot: Snapshot) -> dict[str, Progress]:
         """Return each tenant's progress at the beginning of a cycle, in the order of their names.

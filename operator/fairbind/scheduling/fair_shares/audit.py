@@ -7,6 +7,10 @@ Two questions of the papers, asked of whole tasks that run:
 * *Sharing incentive* (Khamse-Ashari et al., section 2.1): could it run more on a cluster of its own, its weight's part
   of every server that it may use?
 
+In a tree of tenants the first question is asked among siblings, of leaves: an inner tenant has no tasks of its own, and
+the average of its leaves' tasks is one that none of them has. The second one is asked of each leaf, with the product
+along its path of weight over the siblings' sum of weights, so a leaf of a subtree that is behind has it too.
+
 What a tenant could run is counted in average tasks of what it wants, and told as a dominant share of the cluster. Where
 its tasks differ, that is a lower bound, and what it has now is counted at its best: the audit rather misses a finding
 than makes one up. On a cluster of its own tasks are whole, on each server class.
@@ -33,7 +37,7 @@ import numpy as np
 
 from fairbind.model import Snapshot, Tenant
 from fairbind.model.overview import AuditCounts
-from fairbind.model.servers import BoolArray, FloatArray
+from fairbind.model.servers import BoolArray, FloatArray, IndexArray
 from fairbind.scheduling.fair_shares.demand_groups import (
     DemandGroup,
     ServerGroups,
@@ -41,6 +45,7 @@ from fairbind.scheduling.fair_shares.demand_groups import (
     group_servers,
     merge_demand_groups,
 )
+from fairbind.scheduling.fair_shares.flat_weights import compute_flat_weights
 
 NOTICEABLE = 1e-6
 """Differences of dominant shares below this are rounding."""
@@ -88,9 +93,10 @@ class AuditScene:
     """What is compared, N tenants that want something, P server classes, R resources that count. All base units.
 
     demand_groups: each tenant's average task. capacity_pr, free_pr: of the classes. bundle_npr: what each tenant
-    holds there. weight_n: of the tenant. weight_nr: times that of the resource in it. share_n: dominant share of one
-    average task. largest_n: dominant share of a tenant's largest task. has_n: dominant share now. waits_n: it has
-    placeable tasks. ruled_n: some of its tasks that wait have rules about other tasks in topology domains.
+    holds there. weight_n: of the tenant, as if all were siblings. weight_nr: times that of the resource in it.
+    parents: the inner tenants above them, None for the root; who has the same one is a sibling. share_n: dominant share
+    of one average task. largest_n: dominant share of a tenant's largest task. has_n: dominant share now. waits_n: it
+    has placeable tasks. ruled_n: some of its tasks that wait have rules about other tasks in topology domains.
     """
 
     names: tuple[str, ...]
@@ -105,32 +111,47 @@ class AuditScene:
     has_n: FloatArray
     waits_n: BoolArray
     ruled_n: BoolArray
+    parents: tuple[str | None, ...] = ()
 
 
 def audit(scene: AuditScene, fair_shares: Mapping[str, float] | None = None) -> AuditReport:
-    """Return what is not as fair as it could be. Complexity: O(tenants^2 * server classes * resources).
+    """Return what is not as fair as it could be. Complexity: O(tenants * siblings * server classes * resources).
 
     fair_shares: what the policy's exact mechanism gives; without it no finding is the mechanism's.
     """
     envies, violations = [], []
+    siblings = _find_siblings(scene)
     for i, name in enumerate(scene.names):
         fair_share = (fair_shares or {}).get(name)
-        part_r = scene.weight_nr[i] / scene.weight_nr
-        tasks_j = _count_tasks(scene.bundle_npr * part_r[:, None, :], scene.demand_groups[i]).sum(axis=1)
+        among = siblings[i]
+        part_r = scene.weight_nr[i] / scene.weight_nr[among]
+        tasks_j = _count_tasks(scene.bundle_npr[among] * part_r[:, None, :], scene.demand_groups[i]).sum(axis=1)
         wanted = (
             scene.demand_groups[i].count if scene.waits_n[i] else np.inf
         )  # who asks for no more might run more, too
         with_j = np.minimum(tasks_j, wanted) * scene.share_n[i]
-        for j in np.flatnonzero(with_j > scene.has_n[i] + NOTICEABLE):
+        for place in np.flatnonzero(with_j > scene.has_n[i] + NOTICEABLE):
+            j, could_have = among[place], float(with_j[place])
             if j != i:
-                one_task = max(scene.largest_n[i], float(part_r[j].max()) * scene.largest_n[j])
-                cause = _find_cause(scene, i, float(with_j[j]), one_task, fair_share)
-                envies.append(Finding(name, scene.names[j], float(scene.has_n[i]), float(with_j[j]), cause))
+                one_task = max(scene.largest_n[i], float(part_r[place].max()) * scene.largest_n[j])
+                cause = _find_cause(scene, i, could_have, one_task, fair_share)
+                envies.append(Finding(name, scene.names[j], float(scene.has_n[i]), could_have, cause))
         alone = _compute_share_alone(scene, i, float(scene.weight_n[i] / scene.weight_n.sum()))
         if alone > scene.has_n[i] + NOTICEABLE:
             cause = _find_cause(scene, i, alone, float(scene.largest_n[i]), fair_share)
             violations.append(Finding(name, None, float(scene.has_n[i]), alone, cause))
     return AuditReport(_sort(envies), _sort(violations), len(scene.names))
+
+
+def _find_siblings(scene: AuditScene) -> list[IndexArray]:
+    """Return for each tenant the places of those below the same parent, itself among them."""
+    if len(set(scene.parents)) <= 1:
+        return [np.arange(len(scene.names))] * len(scene.names)
+    below: dict[str | None, list[int]] = {}
+    for n, parent in enumerate(scene.parents):
+        below.setdefault(parent, []).append(n)
+    places = {parent: np.array(found, dtype=np.intp) for parent, found in below.items()}
+    return [places[parent] for parent in scene.parents]
 
 
 def make_audit_scene(snapshot: Snapshot) -> AuditScene:
@@ -146,6 +167,7 @@ def make_audit_scene(snapshot: Snapshot) -> AuditScene:
         merge_demand_groups(every, total_r, is_one=True), key=lambda demand_group: demand_group.tenant
     )
     tenants = [snapshot.tenants[demand_group.tenant] for demand_group in demand_groups]
+    weights = compute_flat_weights(snapshot, [tenant.name for tenant in tenants])
     largest = dict.fromkeys((demand_group.tenant for demand_group in demand_groups), 0.0)
     for demand_group in every:
         largest[demand_group.tenant] = max(largest[demand_group.tenant], float((demand_group.demand_r / total_r).max()))
@@ -157,15 +179,17 @@ def make_audit_scene(snapshot: Snapshot) -> AuditScene:
         capacity_pr=groups.capacity_pr[:, axes],
         free_pr=_sum_free(snapshot, groups)[:, axes],
         bundle_npr=_sum_bundles(snapshot, groups, [demand_group.tenant for demand_group in demand_groups])[:, :, axes],
-        weight_n=np.array([float(tenant.weight) for tenant in tenants]),
+        weight_n=np.array([weights[tenant.name] for tenant in tenants]),
         weight_nr=np.array(
             [[float(t.weight * t.resource_weights.get(snapshot.resources[r], 1)) for r in axes] for t in tenants]
-        ).reshape(len(tenants), len(axes)),
+        ).reshape(len(tenants), len(axes))
+        * np.array([weights[tenant.name] / float(tenant.weight) for tenant in tenants]).reshape(-1, 1),
         share_n=np.array([float((demand_group.demand_r / total_r).max()) for demand_group in demand_groups]),
         largest_n=np.array([largest[demand_group.tenant] for demand_group in demand_groups]),
         has_n=np.array([_find_share(tenant, axes, total_r) for tenant in tenants]),
         waits_n=np.array([tenant.name in waiting for tenant in tenants], dtype=np.bool_),
         ruled_n=np.array([tenant.name in ruled for tenant in tenants], dtype=np.bool_),
+        parents=tuple(snapshot.hierarchy.get_place(tenant.name).parent for tenant in tenants),
     )
 
 

@@ -18,8 +18,8 @@ how much of such work there is and where its template lets it run.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from fairbind.fairness.problems.instance import compute_gamma
 from fairbind.model import Placement, Snapshot, TaskClass, Tenant
 from fairbind.model.servers import BoolArray, FloatArray, sum_exactly
+from fairbind.scheduling.fair_shares.within_limits import count_within_limits
 
 MAX_PARTS = 2_000
 
@@ -64,6 +65,13 @@ class ServerGroups:
         reached_p[self.group_k[eligible_k & (self.group_k >= 0)]] = True
         return reached_p
 
+    def find_within(self, on_k: BoolArray) -> BoolArray:
+        """Return which classes have some of these servers only, which divide no class, shape (P,)."""
+        within_p = self.find_reached(on_k)
+        if self.resting is not None:
+            within_p[self.resting] = on_k[self.group_k < 0].all()
+        return within_p
+
 
 @dataclass(slots=True, eq=False)
 class DemandGroup:
@@ -82,13 +90,13 @@ class DemandGroup:
     limit: float = 0.0
 
 
-def group_servers(snapshot: Snapshot) -> ServerGroups:
-    """Return the classes of usable servers that no placement of a task divides."""
+def group_servers(snapshot: Snapshot, dividers: Sequence[BoolArray] = ()) -> ServerGroups:
+    """Return the classes of usable servers that no placement of a task divides. dividers: nor any of these sets."""
     servers = snapshot.servers
     usable = np.flatnonzero(servers.usable_k)
     arrays = {each.eligible_k.tobytes(): each.eligible_k for each in dict.fromkeys(_find_placements(snapshot))}
     column = servers.class_k[usable].astype(np.int64)
-    columns = [column, *(eligible_k[usable].astype(np.int64) for eligible_k in arrays.values())]
+    columns = [column, *(some_k[usable].astype(np.int64) for some_k in (*arrays.values(), *dividers))]
     label = np.zeros(len(usable), dtype=np.int64)
     for values in columns:
         _, label = np.unique(label * (int(values.max(initial=0)) + 1) + values, return_inverse=True)
@@ -138,15 +146,18 @@ def _find_placements(snapshot: Snapshot) -> Iterator[Placement]:
                 yield holding.placement
 
 
-def find_demand_groups(snapshot: Snapshot, groups: ServerGroups, axes: Sequence[int]) -> list[DemandGroup]:
+def find_demand_groups(
+    snapshot: Snapshot, groups: ServerGroups, axes: Sequence[int], *, unlimited: Collection[str] = ()
+) -> list[DemandGroup]:
     """Return what each tenant wants, by tenant. axes: the resources that count and exist; demands are along these.
 
-    Tasks that ask for none of them are left out, and those that no server could run.
+    Tasks that ask for none of them are left out, those that no server could run, and those that limits end.
+    unlimited: resources whose limits end nothing here.
     """
     by_tenant: dict[str, list[DemandGroup]] = {}
     index_of = {tenant.name: i for i, tenant in enumerate(snapshot.tenants)}
     answers = _Answers(groups, axes, snapshot.total_r)
-    for task_class, count in _count_alike(snapshot):
+    for task_class, count in _count_alike(snapshot, unlimited):
         usable_p = answers.find_usable(task_class.placement, task_class.demand_r)
         demand_r = answers.pick_counting(task_class.demand_r, task_class.share_demand_r)
         counted_r = answers.pick(task_class.share_demand_r)
@@ -245,17 +256,18 @@ class _Answers:
         return max((amount_r[r] / self._total_r[r] for r in self._axes), default=0.0)
 
 
-def _count_alike(snapshot: Snapshot) -> Iterator[tuple[TaskClass, int]]:
+def _count_alike(snapshot: Snapshot, unlimited: Collection[str]) -> Iterator[tuple[TaskClass, float]]:
     """Yield what may be placed, and how many tasks: classes that only differ in the server they are pinned to once."""
-    counts: Counter[tuple[str, tuple[int, ...], tuple[int, ...], Placement]] = Counter()
+    within_limits = count_within_limits(snapshot, except_of=unlimited)
+    counts: defaultdict[tuple[str, tuple[int, ...], tuple[int, ...], Placement], float] = defaultdict(float)
     pinned: dict[tuple[str, tuple[int, ...], tuple[int, ...], Placement], TaskClass] = {}
     for each in snapshot.task_classes:
         if each.blocked is None and each.pin is None:
-            yield each, len(each.tasks)
+            yield each, within_limits.get(each, len(each.tasks))
         elif each.blocked is None and each.is_eligible:
             key = each.tenant, each.demand_r, each.share_demand_r, each.placement
             pinned.setdefault(key, each)
-            counts[key] += len(each.tasks)
+            counts[key] += within_limits.get(each, len(each.tasks))
     for key, task_class in pinned.items():
         yield task_class, counts[key]
 

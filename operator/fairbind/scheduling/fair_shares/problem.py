@@ -34,8 +34,9 @@ from fairbind.fairness.problems.allocation import Allocation
 from fairbind.fairness.problems.instance import compute_gamma
 from fairbind.fairness.problems.problem import FloatArray, Problem
 from fairbind.fairness.solve import compute_allocation, get_mechanism
+from fairbind.fairness.solvers.effort import Effort
 from fairbind.fairness.solvers.warm import WarmStart
-from fairbind.model import PolicySettings, Snapshot, Targets
+from fairbind.model import PolicySettings, Snapshot, SolverError, Targets
 from fairbind.scheduling.fair_shares.demand_groups import (
     DemandGroup,
     ServerGroups,
@@ -44,6 +45,9 @@ from fairbind.scheduling.fair_shares.demand_groups import (
     limit_parts,
     merge_demand_groups,
 )
+from fairbind.scheduling.fair_shares.flat_weights import compute_flat_weights
+from fairbind.scheduling.fair_shares.tenant_bounds import find_tenant_bounds, has_tree
+from fairbind.scheduling.fair_shares.tenant_tree import flatten_tree, list_below, plant_tree
 from fairbind.scheduling.policies.registry import POLICIES, Policy, get_policy
 
 ROUNDS = 8
@@ -51,6 +55,10 @@ ROUNDS = 8
 
 CONVERGED = 5e-3
 """Weights of parts that change by less, relatively, have converged."""
+
+TREE_EFFORT = 5e8
+"""A tree that needs more is flattened: some 10 s. Of 900 tenants drfh and tsf need a tenth of it, and ps-dsf
+has enough for about 200 tenants on 6 classes of servers."""
 
 TARGET_DIGITS = 9
 """Targets are rounded to so many digits: solvers are not exact beyond, and equal tenants should have equal targets."""
@@ -63,10 +71,12 @@ class ExactProblem:
     problem: its tenants are the parts. mechanism, alpha: for `compute_allocation`. tenants: the names of all tenants of
     the snapshot. tenant_i: index of each part's tenant. wanted_i: how many tasks of each part the tenant wants; if it
     has several, also more than could run. counted_ir: what a task of each counts in shares, as what runs does; the
-    problem has what it takes. weight_n: the tenants' weights. class_of: the index of the problem's server
-    entry by the server's name; empty where the mechanism sees a single pool.
+    problem has what it takes. weight_n: the tenants' weights, as if all were siblings. class_of: the index of the
+    problem's server entry by the server's name; empty where the mechanism sees a single pool.
     left_out: names of options (`Option`) that the cluster uses and the mechanism does not take, so that the answer does
     ignore them.
+    below: indices of the tenants below each inner one. flattened: why the tree of tenants is not in the problem though
+    there is one; None: it is, or there is none.
     """
 
     problem: Problem
@@ -79,6 +89,8 @@ class ExactProblem:
     weight_n: FloatArray
     class_of: Mapping[str, int] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
+    below: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    flattened: str | None = None
 
     def find_divided(self) -> list[NDArray[np.intp]]:
         """Return the rows of each tenant that has several parts."""
@@ -92,13 +104,20 @@ class ExactShares:
     """What the mechanism gives.
 
     fair_shares: the dominant share of each tenant of the snapshot, by name; 0 for who wants nothing or can run nothing.
+    tasks: how many tasks these are, and parts of one, likewise.
     targets: the same for policies that follow it. rounds: how often it was solved. certificate: of the last answer.
+    inner_shares: the dominant share of all that is below each inner tenant, by its name, which a leaf may have as well.
+    left_out: as in the problem. flattened: likewise, or what the mechanism had against the tree.
     """
 
     fair_shares: Mapping[str, float]
+    tasks: Mapping[str, float]
     targets: Targets
     rounds: int
     certificate: Mapping[str, object]
+    inner_shares: Mapping[str, float] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+    flattened: str | None = None
 
 
 def make_exact_problem(
@@ -119,9 +138,11 @@ def make_exact_problem(
     options = mechanism.options
     axes = [r for r, total in enumerate(snapshot.total_r) if total > 0 and snapshot.counts_r[r]]
     is_pooled = Option.SERVERS not in options
-    groups = group_servers(snapshot)
+    bounds = find_tenant_bounds(snapshot, axes) if has_tree(snapshot) else None
+    groups = group_servers(snapshot, () if bounds is None else bounds.list_dividers())
     total_r = groups.capacity_pr[:, axes].sum(axis=0)
-    demand_groups = find_demand_groups(snapshot, groups, axes)
+    unlimited = () if bounds is None else [snapshot.resources[r] for r in axes]
+    demand_groups = find_demand_groups(snapshot, groups, axes, unlimited=unlimited)
     parts = merge_demand_groups(demand_groups, total_r, is_one=mechanism.is_one_bidder)
     if not mechanism.is_one_bidder:
         limit_parts(parts, groups, axes)
@@ -130,24 +151,53 @@ def make_exact_problem(
         parts.sort(key=lambda part: (snapshot.tenants[part.tenant].since, snapshot.tenants[part.tenant].name))
     if not parts:
         return None
-    problem = _build_problem(snapshot, groups, parts, axes, is_pooled=is_pooled)
+    names = tuple(tenant.name for tenant in snapshot.tenants)
+    tenant_i = np.array([part.tenant for part in parts], dtype=np.intp)
+    weight_n = np.array([float(tenant.weight) for tenant in snapshot.tenants])
+    flattened = None
+    problem = _build_problem(snapshot, groups, parts, axes)
+    if bounds is not None:
+        owners = [names[n] for n in tenant_i.tolist()]
+        weight_n[tenant_i] = list(map(compute_flat_weights(snapshot, owners).__getitem__, owners))
+        grows_i = _count_wanted(parts) * _compute_task_levels(problem, mechanism)
+        problem = plant_tree(problem, snapshot, groups, bounds, owners=owners, grows_i=grows_i)
+        if Option.TREE not in options:
+            problem, flattened = flatten_tree(problem, weight_n[tenant_i]), "its mechanism takes no tree"
     problem, left_out = _leave_out(problem, parts, options)
+    if is_pooled:
+        problem = replace(problem.pooled(), is_pooled=False)
     if Option.EXPECTED_TENANTS in options:
         problem = replace(problem, expected_tenants=max(settings.expected_tenants or 0, len(parts)))
     exact = ExactProblem(
         problem=problem,
         mechanism=mechanism_id,
         alpha=settings.alpha if Option.ALPHA in options else None,
-        tenants=tuple(tenant.name for tenant in snapshot.tenants),
-        tenant_i=np.array([part.tenant for part in parts], dtype=np.intp),
+        tenants=names,
+        tenant_i=tenant_i,
         wanted_i=_count_wanted(parts),
         counted_ir=np.array([part.counted_r for part in parts]),
-        weight_n=np.array([float(tenant.weight) for tenant in snapshot.tenants]),
+        weight_n=weight_n,
         class_of={} if is_pooled else groups.group_of,
         left_out=left_out,
+        below=list_below(snapshot.hierarchy, names),
+        flattened=flattened,
     )
+    return exact if problem.tree is not None else _weigh_parts(exact, mechanism)
+
+
+def _compute_task_levels(problem: Problem, mechanism: Mechanism) -> FloatArray:
+    """Return how much one task of each part adds to its tenant's level on the whole cluster, shape (I,)."""
+    if mechanism.share_sum is ShareSum.TASK_SHARE:
+        task_shares_i: FloatArray = 1 / _compute_tasks_alone(problem).sum(axis=1)
+        return task_shares_i
+    shares_i: FloatArray = (problem.demand_ir / problem.resource_weight_ir / problem.total_r).max(axis=1)
+    return shares_i
+
+
+def _weigh_parts(exact: ExactProblem, mechanism: Mechanism) -> ExactProblem:
+    """Return the problem with the weights of the first round."""
     weight_i = compute_part_weights(exact, mechanism, _run_alone(exact))
-    return replace(exact, problem=replace(problem, weight_i=weight_i))
+    return replace(exact, problem=replace(exact.problem, weight_i=weight_i))
 
 
 def _count_wanted(parts: list[DemandGroup]) -> FloatArray:
@@ -156,9 +206,7 @@ def _count_wanted(parts: list[DemandGroup]) -> FloatArray:
     return np.array([part.count if several[part.tenant] > 1 else part.limit for part in parts])
 
 
-def _build_problem(
-    snapshot: Snapshot, groups: ServerGroups, parts: list[DemandGroup], axes: list[int], *, is_pooled: bool
-) -> Problem:
+def _build_problem(snapshot: Snapshot, groups: ServerGroups, parts: list[DemandGroup], axes: list[int]) -> Problem:
     """Return the problem with everything that the cluster uses; the weights are not those of the parts yet."""
     tenants = [snapshot.tenants[part.tenant] for part in parts]
     seen: dict[int, int] = {}
@@ -169,7 +217,7 @@ def _build_problem(
     resources = tuple(snapshot.resources[r] for r in axes)
     weights = [[float(tenant.resource_weights.get(name, 1)) for name in resources] for tenant in tenants]
     count = len(groups.names)
-    problem = Problem(
+    return Problem(
         resources=resources,
         server_names=groups.names,
         capacity_kr=groups.capacity_pr[:, axes] / groups.count_p[:, None],
@@ -185,7 +233,6 @@ def _build_problem(
         eligible_ik=np.array([part.usable_p for part in parts]),
         resource_weight_ir=np.array(weights),
     )
-    return replace(problem.pooled(), is_pooled=False) if is_pooled else problem
 
 
 def _leave_out(
@@ -211,6 +258,14 @@ def solve_exactly(
     """
     mechanism = get_mechanism(exact.mechanism, mechanisms)
     warm = WarmStart() if warm is None else warm
+    if exact.problem.tree is not None:
+        try:
+            allocation = compute_allocation(
+                exact.problem, exact.mechanism, warm=WarmStart(effort=Effort(TREE_EFFORT)), mechanisms=mechanisms
+            )
+            return _share(exact, allocation, 1)
+        except SolverError as error:
+            exact = flatten(exact, mechanism, str(error))
     problem, rounds = exact.problem, 0
     while True:
         allocation = compute_finite_allocation(problem, exact.mechanism, exact.alpha, warm, mechanisms)
@@ -218,13 +273,26 @@ def solve_exactly(
         weight_i = compute_part_weights(exact, mechanism, allocation.tasks_ik)
         change_i = np.abs(weight_i - problem.weight_i)
         if rounds == ROUNDS or (change_i <= CONVERGED * problem.weight_i).all():
-            break
+            return _share(exact, allocation, rounds)
         problem = replace(problem, weight_i=weight_i)
+
+
+def flatten(exact: ExactProblem, mechanism: Mechanism, why: str) -> ExactProblem:
+    """Return the problem without its tree: weights and ends of what is wanted stand for it, see `tenant_tree`."""
+    problem = flatten_tree(exact.problem, exact.weight_n[exact.tenant_i])
+    return _weigh_parts(replace(exact, problem=problem, flattened=why), mechanism)
+
+
+def _share(exact: ExactProblem, allocation: Allocation, rounds: int) -> ExactShares:
     return ExactShares(
         fair_shares=compute_fair_shares(exact, allocation),
+        tasks=count_tasks(exact, allocation),
         targets=compute_targets(exact, allocation),
         rounds=rounds,
         certificate=allocation.certificate,
+        inner_shares=compute_inner_shares(exact, allocation),
+        left_out=exact.left_out,
+        flattened=exact.flattened,
     )
 
 
@@ -346,6 +414,21 @@ def compute_fair_shares(exact: ExactProblem, allocation: Allocation) -> dict[str
     """Return each tenant's dominant share in the allocation, by name; 0 for who wants nothing."""
     share_n = _compute_tenant_shares(exact, allocation.totals_i).max(axis=1, initial=0.0)
     return dict(zip(exact.tenants, share_n.tolist(), strict=True))
+
+
+def compute_inner_shares(exact: ExactProblem, allocation: Allocation) -> dict[str, float]:
+    """Return the dominant share of all that is below each inner tenant, by its name."""
+    share_nr = _compute_tenant_shares(exact, allocation.totals_i)
+    return {
+        name: float(share_nr[list(below)].sum(axis=0).max(initial=0.0)) if below else 0.0
+        for name, below in exact.below.items()
+    }
+
+
+def count_tasks(exact: ExactProblem, allocation: Allocation) -> dict[str, float]:
+    """Return how many tasks each tenant has in the allocation, by name."""
+    tasks_n = np.bincount(exact.tenant_i, weights=allocation.totals_i, minlength=len(exact.tenants))
+    return dict(zip(exact.tenants, tasks_n.tolist(), strict=True))
 
 
 def compute_targets(exact: ExactProblem, allocation: Allocation) -> Targets:

@@ -15,7 +15,10 @@ the answer gives it there, as long as one of these takes it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import ClassVar
+
+import numpy as np
 
 from fairbind.model import RunningTask, Snapshot, TaskClass
 from fairbind.model.servers import IndexArray
@@ -23,6 +26,8 @@ from fairbind.scheduling.policies.level_pools import compute_target_pools, has_t
 from fairbind.scheduling.policies.levels import Progress
 from fairbind.scheduling.policies.measures import Measure, Undo
 from fairbind.scheduling.policies.target_places import TargetPlaces
+
+FIRST_POOL = np.zeros(1, dtype=np.intp)
 
 
 class Guided:
@@ -33,8 +38,8 @@ class Guided:
 
     def __init__(self, snapshot: Snapshot, measure: Measure) -> None:
         self._measure = measure
-        self._is_by_class = measure.pools.pool_k is not None
-        self.pools = measure.pools if self._is_by_class else compute_target_pools(snapshot)
+        self.is_by_pool = self.may_fall = measure.pools.pool_k is not None
+        self.pools = measure.pools if self.is_by_pool else compute_target_pools(snapshot)
         self.label = measure.label
         self._places = TargetPlaces(snapshot, self.pools)
 
@@ -45,10 +50,22 @@ class Guided:
     def find_least_level(self, progress: Progress, among: IndexArray) -> tuple[int, int]:
         """Return the level on that of these pools where the tenant's next task belongs, and this pool."""
         place_n = self._places.get(progress.name)[among]
-        if not self._is_by_class:
+        if not self.is_by_pool:
             return self._measure.compute_level(progress, 0), int(among[place_n.argmin()])
         is_lacking_n = place_n < 1
         return self._measure.find_least_level(progress, among[is_lacking_n] if is_lacking_n.any() else among)
+
+    def find_bound(self, progress: Progress, among: IndexArray) -> int:
+        """Return the least level on one of these pools, lacking or not: those where it lacks something may close."""
+        return self._measure.find_bound(progress, among if self.is_by_pool else FIRST_POOL)
+
+    def compute_inner_level(self, progress: Progress, pool: int, used_up: AbstractSet[int]) -> int:
+        """Return the level of an inner tenant on a pool, as the policy compares it."""
+        return self._measure.compute_inner_level(progress, self._find_own(pool), used_up)
+
+    def compute_inner_share(self, progress: Progress, pool: int, used_up: AbstractSet[int]) -> float:
+        """Return the same for people."""
+        return self._measure.compute_inner_share(progress, self._find_own(pool), used_up)
 
     def compute_share(self, progress: Progress, pool: int) -> float:
         """Return the level for people, as the policy compares it."""
@@ -77,7 +94,7 @@ class Guided:
 
     def _find_own(self, pool: int) -> int:
         """Return the measure's own pool."""
-        return pool if self._is_by_class else 0
+        return pool if self.is_by_pool else 0
 
 
 def guide(build_measure: Callable[[Snapshot], Measure]) -> Callable[[Snapshot], Measure]:

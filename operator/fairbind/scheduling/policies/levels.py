@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import add, sub
 
 import numpy as np
 
@@ -59,25 +60,27 @@ class Progress:
         """Count one more task."""
         self.version += 1
         self.known = None
-        self.held_r = [held + more for held, more in zip(self.held_r, share_demand_r, strict=True)]
+        self.held_r = list(map(add, self.held_r, share_demand_r))
 
     def remove(self, share_demand_r: Sequence[int]) -> None:
         """Count one task less."""
         self.version += 1
         self.known = None
-        self.held_r = [held - less for held, less in zip(self.held_r, share_demand_r, strict=True)]
+        self.held_r = list(map(sub, self.held_r, share_demand_r))
 
     def compute_level(self, pool_r: Sequence[int], held_r: Sequence[int] | None = None) -> int:
         """Return the level on this pool as an integer that orders tenants exactly. held_r: if not what it holds now."""
-        level = 0
         held_r = self.held_r if held_r is None else held_r
+        most, of = 0, 1  # the largest of the parts, so that only that one is divided
         for r, factor, divisor in self.terms:
             held, amount = held_r[r], pool_r[r]
             if held > 0 and amount >= 0:
                 if amount == 0:
                     return INFINITE_LEVEL
-                level = max(level, (held * factor << KEY_BITS) // (divisor * amount))
-        return level
+                part, whole = held * factor, divisor * amount
+                if part * of > most * whole:
+                    most, of = part, whole
+        return (most << KEY_BITS) // of
 
     def compute_share(self, pool_r: Sequence[int]) -> float:
         """Return the level on this pool for people; a resource of which nothing is left is left out.

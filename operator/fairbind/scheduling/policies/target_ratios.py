@@ -16,8 +16,10 @@ has its share, only elsewhere than the exact mechanism would have put it, takes 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import ClassVar
 
 from fairbind.model import RunningTask, Snapshot, TaskClass
@@ -26,6 +28,7 @@ from fairbind.model.shares import KEY_BITS
 from fairbind.scheduling.policies.level_pools import compute_target_pools
 from fairbind.scheduling.policies.levels import INFINITE_LEVEL, Progress
 from fairbind.scheduling.policies.measures import Undo
+from fairbind.scheduling.policies.subtrees import list_leaves
 from fairbind.scheduling.policies.target_places import TargetPlaces
 
 
@@ -39,11 +42,12 @@ class _Standing:
     terms: tuple[tuple[int, int, int], ...]
     offset: int
 
-    def compute_ratio(self, progress: Progress) -> int:
-        """Return the ratio, exactly."""
+    def compute_ratio(self, progress: Progress, used_up: AbstractSet[int] = frozenset()) -> int:
+        """Return the ratio, exactly, without what is used up."""
         held_r = progress.held_r
         return self.offset + max(
-            ((held_r[r] * factor << KEY_BITS) // divisor for r, factor, divisor in self.terms), default=0
+            ((held_r[r] * factor << KEY_BITS) // divisor for r, factor, divisor in self.terms if r not in used_up),
+            default=0,
         )
 
 
@@ -53,6 +57,8 @@ class TargetRatios:
     label: ClassVar[str] = "part of its target"
     max_kept_levels: ClassVar[int] = 1
     begins_small: ClassVar[bool] = False
+    is_by_pool = False
+    may_fall = False
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.pools = compute_target_pools(snapshot)
@@ -61,6 +67,11 @@ class TargetRatios:
         self._targets = get_targets(snapshot)
         self._unit = compute_target_of_weight_one(snapshot, self._targets)
         self._standings: dict[str, _Standing] = {}
+        self._inner_standings: dict[str, _Standing] = {}
+
+    @cached_property
+    def _weights(self) -> dict[str, Fraction]:
+        return {tenant.name: tenant.weight for tenant in self._snapshot.tenants}
 
     def compute_level(self, progress: Progress, pool: int) -> int:  # noqa: ARG002 (it is the same on all pools)
         """Return the level of a tenant: the ratio."""
@@ -70,6 +81,19 @@ class TargetRatios:
         """Return the level, and the one of these pools where the tenant lacks most of its target there."""
         pool = int(among[self._places.get(progress.name)[among].argmin()])
         return self.compute_level(progress, pool), pool
+
+    def find_bound(self, progress: Progress, among: IndexArray) -> int:  # noqa: ARG002 (it is the same on all pools)
+        """Return the level."""
+        return self._get_standing(progress).compute_ratio(progress)
+
+    def compute_inner_level(self, progress: Progress, pool: int, used_up: AbstractSet[int]) -> int:  # noqa: ARG002
+        """Return what a subtree holds in parts of the sum of the targets of its leaves."""
+        return self._get_inner_standing(progress).compute_ratio(progress, used_up)
+
+    def compute_inner_share(self, progress: Progress, pool: int, used_up: AbstractSet[int]) -> float:  # noqa: ARG002
+        """Return the same for people, of a subtree that gets something; others have none."""
+        terms = self._get_inner_standing(progress).terms
+        return max((progress.held_r[r] * f / d for r, f, d in terms if r not in used_up), default=0.0)
 
     def compute_share(self, progress: Progress, pool: int) -> float:  # noqa: ARG002 (it is the same on all pools)
         """Return the ratio for people, of a tenant that gets something; others have none."""
@@ -103,6 +127,26 @@ class TargetRatios:
 
         return undo
 
+    def _get_inner_standing(self, progress: Progress) -> _Standing:
+        standing = self._inner_standings.get(progress.name)
+        if standing is None:
+            standing = self._inner_standings[progress.name] = self._compute_inner_standing(progress)
+        return standing
+
+    def _compute_inner_standing(self, progress: Progress) -> _Standing:
+        """Return the standing of a subtree; one of which no leaf has a target stands as a tenant that has none."""
+        leaves = list_leaves(self._snapshot.hierarchy)[progress.name]
+        if not any(leaf in self._targets for leaf in leaves):
+            return self._make_standing(None, progress)
+        total: dict[int, Fraction] = {}
+        for leaf in leaves:
+            target = self._targets.get(leaf)
+            if target is None:
+                target = {r: self._weights[leaf] * self._unit for r, _, _ in progress.terms}
+            for r, share in target.items():
+                total[r] = total.get(r, Fraction(0)) + share
+        return self._make_standing(total, progress)
+
     def _get_standing(self, progress: Progress) -> _Standing:
         standing = self._standings.get(progress.name)
         if standing is None:
@@ -110,8 +154,10 @@ class TargetRatios:
         return standing
 
     def _compute_standing(self, progress: Progress) -> _Standing:
+        return self._make_standing(self._targets.get(progress.name), progress)
+
+    def _make_standing(self, target: Mapping[int, Fraction] | None, progress: Progress) -> _Standing:
         total_r = self._snapshot.total_r
-        target = self._targets.get(progress.name)
         if target:
             terms = tuple((r, share.denominator, share.numerator * total_r[r]) for r, share in target.items())
         else:

@@ -60,6 +60,9 @@ class Filling:
                     self._epochs[n] += 1
                     heappush(self._heap, (0, n, 0, NEVER, self._epochs[n]))
 
+    def note_placed(self, server: int) -> None:
+        """Do nothing with a server on which something was placed: it only matters in a tree."""
+
     def find_choice(self) -> Choice | None:
         """Return the next placement, or None when no waiting task fits anywhere."""
         heap = self._heap

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple
 
@@ -35,6 +36,20 @@ def compute_sort_key(task: Task) -> SortKey:
 def compute_arrival(task: Task) -> SortKey:
     """Return what orders all tasks for `fifo`: higher priority, then earlier queue time, then name (then uid)."""
     return -task.priority, task.queue_time, task.name, task.uid
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What several tasks ask for. kinds: sets of resources, each as bits. least_r: the least of each, above 0."""
+
+    kinds: frozenset[int]
+    least_r: Sequence[int]
+
+    @classmethod
+    def join(cls, several: Sequence[Asked]) -> Asked:
+        """Return what all these ask for together; there is at least one."""
+        kinds = frozenset[int]().union(*(each.kinds for each in several))
+        return cls(kinds, list(map(min, zip(*(each.least_r for each in several), strict=True))))
 
 
 class ClassQueue:
@@ -170,6 +185,33 @@ class TenantQueue:
         self._levels: list[tuple[int, int, int]] = []
         self._reaching: dict[int, list[int]] | None = None
         self._heads: dict[int, list[tuple[SortKey, int]]] = {}
+
+    def __len__(self) -> int:
+        """How many classes there are, as far as they have come."""
+        return len(self._queues)
+
+    def find_asked(self) -> Asked | None:
+        """Return what its classes ask for that may fit somewhere; None: there are none."""
+        axes = len(self.progress.held_r) if self.progress is not None else 0
+        if self._deferred is not None:  # each resource by itself is a bound for all that may come
+            return Asked(frozenset(1 << r for r in range(axes)), (1,) * axes)
+        demands = {
+            queue.task_class.demand_r for queue in self._queues if queue.sort_key is not None and not queue.fits_nowhere
+        }
+        if not demands:
+            return None
+        kinds = frozenset(sum(1 << r for r, demand in enumerate(demand_r) if demand) for demand_r in demands)
+        return Asked(kinds, [min(filter(None, demand_n), default=1) for demand_n in zip(*demands, strict=True)])
+
+    def find_bound(self) -> int | None:
+        """Return a level that is not above the one in the pool that comes next, as long as tasks are only placed.
+
+        None: without open pools.
+        """
+        if self._measure.may_fall and self.progress is not None and len(self.open_pools) > 0:
+            return self._measure.find_bound(self.progress, self.open_pools)
+        least = self.find_pool()
+        return None if least is None else least[0]
 
     def list_ruled(self) -> list[tuple[DomainRules, int]]:
         """Return the classes with rules, as (rules, number)."""

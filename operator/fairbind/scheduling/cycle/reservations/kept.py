@@ -10,8 +10,8 @@ from fairbind.model.reservations import Reservation
 FIRST_PAUSE = 60.0
 """A server on which nothing came free is passed over for so long, and then for twice as long each time."""
 
-Key = tuple[str, str]
-"""A tenant and a server."""
+Key = tuple[str, str, tuple[int, ...]]
+"""A tenant, a server, and what one task asks for."""
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class KeptReservations:
     def __init__(self) -> None:
         self._kept: dict[Key, Reservation] = {}
         self._progress: dict[Key, _Progress] = {}
-        self._pauses: dict[Key, tuple[float, float]] = {}
+        self._pauses: dict[tuple[str, str], tuple[float, float]] = {}
 
     def __len__(self) -> int:
         """Return on how many servers something is reserved, each tenant for itself."""
@@ -45,12 +45,12 @@ class KeptReservations:
 
     def count_tasks(self, reservation: Reservation) -> int:
         """Return for how many tasks there is the same reservation now."""
-        known = self._kept.get((reservation.tenant, reservation.server))
-        return known.count if known is not None and known.demand_r == reservation.demand_r else 0
+        known = self._kept.get(_get_key(reservation))
+        return 0 if known is None else known.count
 
     def add(self, reservation: Reservation) -> None:
-        """Keep a reservation; one of the tenant on the same server is for so many tasks more."""
-        key = reservation.tenant, reservation.server
+        """Keep a reservation; one of the tenant for the same demand and server is for so many tasks more."""
+        key = _get_key(reservation)
         known = self._kept.get(key)
         if known is None:
             self._kept[key] = reservation
@@ -60,7 +60,7 @@ class KeptReservations:
 
     def end(self, reservation: Reservation, count: int | None = None) -> None:
         """End a reservation for so many of its tasks; None: for all."""
-        key = reservation.tenant, reservation.server
+        key = _get_key(reservation)
         known = self._kept[key]
         if count is None or count >= known.count:
             del self._kept[key], self._progress[key]
@@ -75,33 +75,40 @@ class KeptReservations:
 
     def use(self, task_class: TaskClass, server: str, now: float) -> None:
         """Use up a reservation for a task of this class, if the server has one for it."""
-        known = self._kept.get((task_class.tenant, server))
-        if known is not None and known.demand_r == task_class.demand_r:
-            progress = self._progress[task_class.tenant, server]
+        known = self._kept.get((task_class.tenant, server, task_class.demand_r))
+        if known is not None and known.group == task_class.group_name:
+            progress = self._progress[_get_key(known)]
             progress.best, progress.at = max(progress.best - 1, 0.0), now
             self.end(known, 1)
 
     def set_behind(self, reservation: Reservation, behind: frozenset[str]) -> None:
         """Let other tenants be those that are further behind."""
         if behind != reservation.behind:
-            self._kept[reservation.tenant, reservation.server] = replace(reservation, behind=behind)
+            self._kept[_get_key(reservation)] = replace(reservation, behind=behind)
+
+    def expect(self, reservation: Reservation, expected: float) -> None:
+        """Let what is reserved be expected at another time."""
+        if expected != reservation.expected:
+            self._kept[_get_key(reservation)] = replace(reservation, expected=expected)
 
     # --- progress ---
 
     def note_free(self, reservation: Reservation, free: float, now: float) -> None:
         """Note for how many of its tasks enough is free."""
-        progress = self._progress[reservation.tenant, reservation.server]
+        progress = self._progress[_get_key(reservation)]
         progress.free = free
         if free > progress.best:
             progress.best, progress.at = free, now
 
     def get_free(self, reservation: Reservation) -> float:
         """Return for how many of its tasks enough was free at the last look."""
-        return self._progress[reservation.tenant, reservation.server].free
+        return self._progress[_get_key(reservation)].free
 
     def is_stalled(self, reservation: Reservation, now: float, seconds: float) -> bool:
-        """Whether nothing more has come free for so long."""
-        return now - self._progress[reservation.tenant, reservation.server].at > seconds
+        """Whether nothing more has come free for so long: of a group's reservations, on none of their servers."""
+        same = [reservation] if not reservation.group else self.list_of(reservation.tenant)
+        latest = max(self._progress[_get_key(each)].at for each in same if each.group == reservation.group)
+        return now - latest > seconds
 
     def give_up(self, reservation: Reservation, now: float) -> None:
         """End a reservation, and pass its server over for a while."""
@@ -119,3 +126,7 @@ class KeptReservations:
         """Forget servers that were passed over, and have not been for as long again."""
         if self._pauses:
             self._pauses = {key: (at, long) for key, (at, long) in self._pauses.items() if now < at + long}
+
+
+def _get_key(reservation: Reservation) -> Key:
+    return reservation.tenant, reservation.server, reservation.demand_r

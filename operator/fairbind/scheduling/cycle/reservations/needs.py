@@ -3,17 +3,23 @@
 A tenant is rightfully next when, with one more task, it would not be above a tenant that holds capacity which it could
 use: progressive filling would have given it that capacity. How many tasks it lacks follows from filling up to one level
 what it and the tenants ahead of it hold.
+
+In a tree a tenant is compared with each other one where their paths from the root part, and lacks as many tasks as the
+one of them lacks, itself or above it, that lacks the most.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import floor
 
 from fairbind.model import TaskClass, Wait
-from fairbind.scheduling.policies.levels import Progress
-from fairbind.scheduling.policies.measures import Measure
+from fairbind.model.servers import IndexArray
+from fairbind.scheduling.cycle.order.siblings import Step
+
+Rank = tuple[int, int]
+"""Whether a task would be within no guarantee (1) or within one (0), and the priority below zero."""
 
 SUMMATION_ERROR = 1e-9
 """What sums of shares may lack of a whole task by rounding."""
@@ -21,39 +27,61 @@ SUMMATION_ERROR = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A tenant whose next task is blocked. pool: where it is compared. share: where it stands there.
+    """A tenant whose next task is blocked. pool: where it is compared. waiting: how many such tasks wait.
 
-    waiting: how many such tasks wait. step: by how much one task more raises the share.
+    steps: where it and the tenants above it are among their siblings, and by how much one task more raises each share.
+    ranks: of the same, what counts before shares: the less, the sooner. allowed: the servers that its task may use.
+    group: the name of the task's group; empty: it has none. parts: how many tasks of each class its minimum is.
     """
 
     task_class: TaskClass
     waiting: int
     pool: int
-    share: float
-    step: float
+    steps: Sequence[Step]
+    ranks: Sequence[Rank]
+    allowed: IndexArray
+    group: str = ""
+    parts: Sequence[tuple[TaskClass, int]] = ()
+
+    @property
+    def place(self) -> list[tuple[Rank, float, str]]:
+        """Where its tenant is in the order of all who wait."""
+        return [(rank, each.share, each.sibling.name) for rank, each in zip(self.ranks, self.steps, strict=True)]
 
 
-def list_blocked(waits: Iterable[Wait]) -> Iterator[Wait]:
+def list_blocked(waits: Iterable[Wait]) -> Iterator[Sequence[Wait]]:
     """Yield for each tenant the wait of the task that is next, of those that an emptier server could take.
 
-    waits: sorted by tenant and scheduling order.
+    Of a group these are the waits of all its classes. waits: sorted by tenant and scheduling order.
     """
-    tenant = None
+    found: list[Wait] = []
     for wait in waits:
         task_class = wait.task_class
-        if task_class.tenant != tenant and wait.blocked is None and not wait.is_too_large and task_class.is_eligible:
-            tenant = task_class.tenant
-            yield wait
+        if found and task_class.tenant == found[0].task_class.tenant:
+            if wait.group is not None and found[0].group is not None and wait.group.name == found[0].group.name:
+                found.append(wait)
+        elif wait.blocked is None and not wait.is_too_large and wait.at_limit is None and task_class.is_eligible:
+            if found:
+                yield found
+            found = [wait]
+    if found:
+        yield found
 
 
-def measure_need(wait: Wait, progress: Progress, measure: Measure, pool: int) -> Need:
-    """Return where a tenant that waits stands on a pool, and what one task more would change."""
-    task_class = wait.task_class
-    share = measure.compute_share(progress, pool)
-    measure.add(progress, task_class, pool)
-    after = measure.compute_share(progress, pool)
-    measure.remove(progress, task_class, pool)
-    return Need(task_class, wait.waiting, pool, share, after - share)
+def split_minimum(waits: Sequence[Wait]) -> list[tuple[TaskClass, int]]:
+    """Return how many tasks of each class make the minimum of a group. waits: those of its classes, in their order."""
+    group = waits[0].task_class.group
+    assert group is not None
+    counts = [0] * len(waits)
+    of_roles = [(role, count) for role, count in group.lacking_of_role]
+    rest = group.lacking - sum(count for _, count in of_roles)
+    for role, count in (*of_roles, (None, rest)):
+        left = count
+        for n, wait in enumerate(waits):
+            if role is None or wait.task_class.role == role:
+                more = min(left, wait.waiting - counts[n])
+                counts[n], left = counts[n] + more, left - more
+    return [(wait.task_class, count) for wait, count in zip(waits, counts, strict=True) if count]
 
 
 def count_lacking(

@@ -1,4 +1,8 @@
-"""Opening: reserved capacity is not free in a snapshot, and free to the placements of those who may use it."""
+"""Opening: reserved capacity is not free in a snapshot, and free to the placements of those who may use it.
+
+More may be reserved on a server than is free there now. What is kept there for others, such as nominated pods and lost
+members of groups, is no part of that: a reservation is about what comes free beside it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fairbind.model import Placement, Snapshot, TaskClass
+from fairbind.model import Placement, ServerTable, Snapshot, TaskClass
 from fairbind.model.reservations import Reservation
 
 Amounts = Mapping[int, tuple[int, ...]]
@@ -40,15 +44,18 @@ class ReservedSnapshots:
         concerned = {each.tenant for each in reservations}.union(*(each.behind for each in reservations))
         latest = max((each.expected for each in reservations), default=now) - now
         classes, placements = dict[TaskClass, TaskClass](), dict[_Key, Placement]()
-        amounts: dict[tuple[str, tuple[int, ...], float], Amounts] = {}
+        amounts: dict[tuple[str, tuple[int, ...], float, str], Amounts] = {}
         for task_class in snapshot.task_classes:
             tenant, demand_r, seconds = task_class.tenant, task_class.demand_r, task_class.most_seconds
-            if tenant not in concerned and seconds > latest:
+            kept = task_class.placement.reserved.keys() & total.keys()
+            if tenant not in concerned and seconds > latest and not kept:
                 continue
-            key = tenant, demand_r, seconds
+            key = tenant, demand_r, seconds, task_class.group_name
             if key not in amounts:
-                amounts[key] = _sum_amounts((each for each in reservations if may_use(each, *key, now)), index)
+                amounts[key] = _sum_amounts((each for each in reservations if may_use(each, *key, now=now)), index)
             opened = amounts[key]
+            if kept:
+                opened = {**opened, **_leave_kept(kept, total, opened, snapshot.servers)}
             if opened and task_class not in snapshot.stale:
                 placement = self._open(task_class.placement, opened, placements)
                 classes[task_class] = self._place(task_class, placement)
@@ -74,13 +81,15 @@ class ReservedSnapshots:
         return known if known is not None and known.placement is placement else replace(task_class, placement=placement)
 
 
-def may_use(reservation: Reservation, tenant: str, demand_r: tuple[int, ...], most_seconds: float, now: float) -> bool:
-    """Tell whether a task may use what is reserved.
+def may_use(
+    reservation: Reservation, tenant: str, demand_r: tuple[int, ...], most_seconds: float, group: str, *, now: float
+) -> bool:
+    """Tell whether a task may use what is reserved. group: of the task; empty: it is placed by itself.
 
     So may those for which it is, all of tenants that are further behind, and one that ends before enough for the first
-    task is expected to be free.
+    task is expected to be free, or before all is that a group needs.
     """
-    is_own = (tenant, demand_r) == (reservation.tenant, reservation.demand_r)
+    is_own = (tenant, demand_r, group) == (reservation.tenant, reservation.demand_r, reservation.group)
     return is_own or tenant in reservation.behind or now + most_seconds <= reservation.expected
 
 
@@ -88,6 +97,21 @@ def find_indices(snapshot: Snapshot, names: Iterable[str]) -> dict[str, int]:
     """Return the indices of servers by their names; those that are not there are left out."""
     found = {name: snapshot.servers.find_index(name) for name in names}
     return {name: index for name, index in found.items() if index is not None}
+
+
+def _leave_kept(servers: Iterable[int], total: Amounts, opened: Amounts, table: ServerTable) -> Amounts:
+    """Return what tasks may use of what is reserved on servers where something is kept for them.
+
+    total: all that is reserved. opened: what of it is for them anyway.
+    """
+    left: dict[int, tuple[int, ...]] = {}
+    for server in servers:
+        own_r = opened.get(server, (0,) * len(total[server]))
+        free_r = np.maximum(table.free_kr[server], 0).tolist()
+        others_r = [amount - own for amount, own in zip(total[server], own_r, strict=True)]
+        ahead_r = [max(amount - free, 0) for amount, free in zip(others_r, free_r, strict=True)]
+        left[server] = _add(own_r, ahead_r)
+    return left
 
 
 def _sum_amounts(reservations: Iterable[Reservation], index: Mapping[str, int]) -> dict[int, tuple[int, ...]]:

@@ -22,7 +22,8 @@ from math import inf
 from operator import attrgetter
 
 from fairbind.model import FairnessReason, RunningTask, Snapshot, TaskClass, Wait
-from fairbind.model.reservations import Reservation, ReservationSettings
+from fairbind.model.reservations import Reservation, ReservationSettings, Reserved
+from fairbind.scheduling.cycle.reservations.keeping import add_keeping
 from fairbind.scheduling.cycle.reservations.kept import KeptReservations
 from fairbind.scheduling.cycle.reservations.needs import list_blocked
 from fairbind.scheduling.cycle.reservations.opening import ReservedSnapshots, find_indices, may_use
@@ -34,14 +35,18 @@ REVIEW_SECONDS = 1.0
 
 
 class Reservations:
-    """The reservations of one cluster, from one cycle to the next. find_start: see `RunTimes`."""
+    """The reservations of one cluster, from one cycle to the next. find_start, find_end: see `RunTimes`."""
 
-    def __init__(self, find_start: Callable[[RunningTask], float] = attrgetter("start")) -> None:
+    def __init__(
+        self,
+        find_start: Callable[[RunningTask], float] = attrgetter("start"),
+        find_end: Callable[[RunningTask], float | None] = lambda _running: None,
+    ) -> None:
         self._kept = KeptReservations()
         self._known: set[str] = set()
         self._resources: tuple[str, ...] = ()
         self._snapshots = ReservedSnapshots()
-        self._run_times = RunTimes(find_start)
+        self._run_times = RunTimes(find_start, find_end)
         self._told: dict[Wait, Wait] = {}
         self._reviewed_at = -inf
         self._reviews = 0
@@ -71,6 +76,7 @@ class Reservations:
         for each in self._kept.list_all() if new else ():
             self._kept.set_behind(each, each.behind | new)  # until a review says where they stand
         self._known |= new
+        add_keeping(self._kept, snapshot)
         kept = self._kept.list_all()
         return self._snapshots.make(snapshot, kept, now) if kept else snapshot
 
@@ -89,20 +95,21 @@ class Reservations:
             if not is_open or each.tenant not in tenants or snapshot.resources != self._resources:
                 self._kept.end(each)
 
-    def sum_by_tenant(self) -> dict[str, tuple[int, dict[str, int]]]:
-        """Return for each tenant on how many servers something is reserved for it, and what by resource, base units."""
-        servers, amounts = Counter[str](), dict[str, Counter[str]]()
+    def sum_by_tenant(self) -> dict[str, Reserved]:
+        """Return what is reserved for each tenant."""
+        sums: dict[str, Reserved] = {}
         for each in self._kept.list_all():
-            servers[each.tenant] += 1
-            of_tenant = amounts.setdefault(each.tenant, Counter())
-            for resource, demand in zip(self._resources, each.demand_r, strict=True):
-                of_tenant[resource] += each.count * demand
-        return {tenant: (servers[tenant], dict(+of_tenant)) for tenant, of_tenant in amounts.items()}
+            pairs = zip(self._resources, each.demand_r, strict=True)
+            amounts = Counter({resource: each.count * demand for resource, demand in pairs if demand})
+            sums.setdefault(each.tenant, Reserved()).add(Reserved({each.server}, amounts))
+        return sums
 
     def list_closed(self, tenant: str, demand_r: tuple[int, ...], most_seconds: float) -> list[str]:
         """Return the servers on which something is reserved that a task of this tenant and demand may not use."""
-        asking = tenant, demand_r, most_seconds, self._now
-        return list(dict.fromkeys(each.server for each in self._kept.list_all() if not may_use(each, *asking)))
+        asking = tenant, demand_r, most_seconds, ""
+        return list(
+            dict.fromkeys(each.server for each in self._kept.list_all() if not may_use(each, *asking, now=self._now))
+        )
 
     def tell(self, waits: tuple[Wait, ...], now: float) -> tuple[Wait, ...]:
         """Return the waits; they say where something is reserved for their tasks, or for who comes before these."""
@@ -110,13 +117,13 @@ class Reservations:
         if not kept:
             self._told.clear()
             return waits
-        own, of_tenant = dict[tuple[str, tuple[int, ...]], list[Reservation]](), Counter[str]()
+        own, of_tenant = dict[tuple[str, tuple[int, ...], str], list[Reservation]](), Counter[str]()
         for each in kept:
-            own.setdefault((each.tenant, each.demand_r), []).append(each)
+            own.setdefault((each.tenant, each.demand_r, each.group), []).append(each)
             of_tenant[each.tenant] += 1
         told: dict[Wait, Wait] = {}
         for wait in waits:
-            mine, fairness = own.get((wait.task_class.tenant, wait.task_class.demand_r), ()), wait.fairness
+            mine, fairness = own.get(_identify(wait.task_class), ()), wait.fairness
             if fairness is not None and of_tenant[fairness.next_tenant]:
                 fairness = replace(fairness, reserved_on=of_tenant[fairness.next_tenant])
             if mine or fairness is not wait.fairness:
@@ -143,12 +150,17 @@ class Reservations:
             is_needed = len(end.progress_of) > 1 and next(list_blocked(waits), None) is not None
             return self._reviewed_at + REVIEW_SECONDS - now if is_needed or len(self._kept) else None
         self._reviewed_at, self._resources, self._known = now, end.snapshot.resources, set(end.progress_of)
-        blocked = {wait.task_class.tenant: wait for wait in list_blocked(waits)}
+        blocked = {each[0].task_class.tenant: each for each in list_blocked(waits)}
         if blocked or len(self._kept):
             self._reviews += 1
             review = Review(self._kept, self._run_times, end, settings, now=now, number=self._reviews)
             review.run(blocked)
         return None
+
+
+def _identify(task_class: TaskClass) -> tuple[str, tuple[int, ...], str]:
+    """Return for whose tasks a reservation is that such a class may have."""
+    return task_class.tenant, task_class.demand_r, task_class.group_name
 
 
 def _tell(wait: Wait, reserved_on: int, expected: float | None, fairness: FairnessReason | None) -> Wait:

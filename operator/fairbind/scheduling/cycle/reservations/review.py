@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from heapq import merge
 from itertools import islice
+from math import inf
+from operator import attrgetter
 
 import numpy as np
 
 from fairbind.model import RunningTask, Snapshot, TaskClass, Wait
 from fairbind.model.reservations import Reservation, ReservationSettings
-from fairbind.model.servers import IndexArray
+from fairbind.model.servers import IndexArray, IntArray
+from fairbind.scheduling.cycle.order.kept_back import KeptBack
+from fairbind.scheduling.cycle.order.siblings import Sibling, Siblings
 from fairbind.scheduling.cycle.reservations.kept import KeptReservations
-from fairbind.scheduling.cycle.reservations.needs import Need, count_lacking, measure_need
+from fairbind.scheduling.cycle.reservations.needs import Need, count_lacking, split_minimum
 from fairbind.scheduling.cycle.reservations.opening import find_indices
 from fairbind.scheduling.cycle.reservations.run_times import RunTimes, find_times
+from fairbind.scheduling.cycle.reservations.standings import Standing, Standings
 from fairbind.scheduling.cycle.servers.free_capacity import FreeCapacity
 from fairbind.scheduling.cycle.servers.topology import TopologyState
 from fairbind.scheduling.policies.levels import Progress
@@ -28,18 +33,23 @@ MAX_LOOKED_AT = 32
 """Among so many servers the best ones for a tenant are looked for; others the next time."""
 
 MAX_SERVERS_OF_TENANT = 64
-"""On so many servers at most something is reserved for one tenant."""
+"""On so many servers at most something is reserved for single tasks of one tenant."""
+
+MAX_SERVERS_OF_GROUP = 512
+"""Among so many servers the set for a group is looked for. A minimum that needs more of them has no reservation."""
 
 
 @dataclass(frozen=True, slots=True)
 class CycleEnd:
-    """The state of a cycle at its end. snapshot: what it decided about."""
+    """The state of a cycle at its end. snapshot: what it decided about. kept_back: None: no tenant keeps anything."""
 
     snapshot: Snapshot
     free: FreeCapacity
     topology: TopologyState
     measure: Measure
     progress_of: Mapping[str, Progress]
+    siblings: Siblings
+    kept_back: KeptBack | None = None
 
 
 class Review:
@@ -63,27 +73,29 @@ class Review:
         self._number = number
         self._snapshot = end.snapshot
         self._weights = {tenant.name: float(tenant.weight) for tenant in end.snapshot.tenants}
-        self._shares: dict[int, dict[str, float]] = {}
-        self._highest: dict[int, float] = {}
+        self._standings = Standings(end.siblings, end.progress_of)
         self._looked_at: dict[str, None] = {}
 
-    def run(self, blocked: Mapping[str, Wait]) -> None:
-        """Review everything. blocked: by tenant the wait of the task that is next and fits nowhere."""
+    def run(self, blocked: Mapping[str, Sequence[Wait]]) -> None:
+        """Review everything. blocked: by tenant the wait of the task that is next and fits nowhere; see there."""
         kept, now = self._kept, self._now
         kept.forget_pauses(now)
         for each in kept.list_all():
-            if each.tenant not in blocked or blocked[each.tenant].task_class.demand_r != each.demand_r:
+            if not any(is_for(each, wait.task_class) for wait in blocked.get(each.tenant, ())):
                 kept.end(each)
         self._follow()
         having = {each.tenant for each in kept.list_all()}
-        needs = [self._find_need(wait, tenant in having) for tenant, wait in blocked.items()]
-        ranked = sorted((need.share, need.task_class.tenant, need) for need in needs if need is not None)
-        reviewed = {tenant for _, tenant, _ in ranked[:MAX_REVIEWED]}
+        needs = [self._find_need(waits, tenant in having) for tenant, waits in blocked.items()]
+        ranked = sorted((need for need in needs if need is not None), key=attrgetter("place"))[:MAX_REVIEWED]
+        reviewed = {need.task_class.tenant for need in ranked}
         for each in kept.list_all():
             if each.tenant not in reviewed:
                 kept.end(each)
-        for _, _, need in ranked[:MAX_REVIEWED]:
-            self._serve(need, len(reviewed))
+        for need in ranked:
+            if need.group:
+                self._serve_group(need, len(reviewed))
+            else:
+                self._serve(need, len(reviewed))
         servers = [*self._looked_at, *(each.server for each in kept.list_all())]
         self._run_times.observe(self._snapshot.running, dict.fromkeys(servers), now)
 
@@ -100,16 +112,12 @@ class Review:
 
     # --- who needs what ---
 
-    def _get_shares(self, pool: int) -> dict[str, float]:
-        """Return where each tenant stands on a pool."""
-        shares = self._shares.get(pool)
-        if shares is None:
-            compute, progress_of = self._end.measure.compute_share, self._end.progress_of
-            shares = self._shares[pool] = {name: compute(progress, pool) for name, progress in progress_of.items()}
-        return shares
+    def _find_need(self, waits: Sequence[Wait], has_some: bool) -> Need | None:  # noqa: FBT001 - one caller, beside it
+        """Return what a tenant needs where it is least behind others; None: no tenant is ahead of it.
 
-    def _find_need(self, wait: Wait, has_some: bool) -> Need | None:  # noqa: FBT001 - one caller, beside it
-        """Return what a tenant needs where it is least behind others; None: no tenant is ahead of it."""
+        A group also needs what other tasks of its own tenant would take, if no other tenant comes before that.
+        """
+        wait = waits[0]
         task_class, measure = wait.task_class, self._end.measure
         progress = self._end.progress_of[task_class.tenant]
         allowed = self._find_allowed(task_class)
@@ -117,15 +125,27 @@ class Review:
             return None
         pool_k = measure.pools.pool_k
         pool = 0 if pool_k is None else measure.find_least_level(progress, np.unique(pool_k[allowed]))[1]
-        need = measure_need(wait, progress, measure, pool)
-        is_behind = need.share + need.step <= self._get_highest(pool)
-        return need if need.step > 0 and (has_some or is_behind) else None
+        need = self._standings.measure_need(wait, pool, allowed)
+        if wait.group is not None:
+            need = replace(need, group=wait.group.name, parts=split_minimum(waits))
+            if not self._may_ever_fit(need):
+                return None
+            has_some = has_some or wait.fairness is None
+        return need if need.steps[-1].step > 0 and (has_some or self._standings.is_behind(need)) else None
 
-    def _get_highest(self, pool: int) -> float:
-        """Return where the tenant stands on a pool that is furthest ahead there."""
-        if pool not in self._highest:
-            self._highest[pool] = max(self._get_shares(pool).values())
-        return self._highest[pool]
+    def _may_ever_fit(self, need: Need) -> bool:
+        """Whether the minimum of a group could be placed on empty servers, each class by itself."""
+        group = need.task_class.group
+        domains = None if group is None or group.topology is None else group.topology
+        for task_class, count in need.parts:
+            allowed = self._find_allowed(task_class)
+            slots_n = count_slots(self._snapshot.servers.capacity_kr[allowed], task_class.demand_r, count)
+            if domains is not None and domains.is_required:
+                domain_n = domains.domains.domain_k[allowed] + 1  # the first is of servers that are in none
+                slots_n = np.bincount(domain_n, slots_n, minlength=1)[1:].max(initial=0)
+            if slots_n.sum() < count:
+                return False
+        return True
 
     def _find_allowed(self, task_class: TaskClass) -> IndexArray:
         """Return the servers that a class may use, whatever is free there, ascending."""
@@ -134,7 +154,11 @@ class Review:
             is_open = pin.server is not None and servers.accepting_k[pin.server]
             return np.array([pin.server] if is_open else [], dtype=np.intp)
         allowed_k = task_class.placement.eligible_k & servers.accepting_k
-        domains = self._end.topology.get_filter(task_class.rules)
+        rules, kept_back = task_class.rules, self._end.kept_back
+        if kept_back is not None:  # what others keep is not free now, and may be beside what is reserved
+            rules = kept_back.rules.get_rules_before(task_class)
+            allowed_k = allowed_k & ~kept_back.find_closed_for_good(task_class)
+        domains = self._end.topology.get_filter(rules)
         return np.flatnonzero(allowed_k if domains is None else allowed_k & ~domains.closed_k)
 
     # --- what it gets ---
@@ -142,64 +166,132 @@ class Review:
     def _serve(self, need: Need, tenants: int) -> None:
         """Let a tenant have as many reservations as it lacks tasks. tenants: how many share what may be reserved."""
         kept, tenant, demand_r = self._kept, need.task_class.tenant, need.task_class.demand_r
-        shares = self._get_shares(need.pool)
-        place = need.share, tenant
-        behind = frozenset(name for name, share in shares.items() if (share, name) < place)
+        standings, behind = self._compare_others(need)
         mine = kept.list_of(tenant)
         for each in mine:
             kept.set_behind(each, behind)
         allowed = self._find_allowed(need.task_class)
         pool_k = self._end.measure.pools.pool_k
-        allowed = allowed if pool_k is None else allowed[pool_k[allowed] == need.pool]
+        if pool_k is not None and self._end.measure.is_by_pool:  # else capacity anywhere brings it to its share
+            allowed = allowed[pool_k[allowed] == need.pool]
         servers = self._choose_servers(allowed, demand_r)
         index = find_indices(self._snapshot, [each.server for each in mine])
-        tasks_of = {server: self._list_ahead(server, shares, need) for server in {*servers, *index.values()}}
+        tasks_of = {server: self._list_ahead(server, standings) for server in {*servers, *index.values()}}
         holders = {task.tenant for tasks in tasks_of.values() for task in tasks}
         free = sum(map(kept.get_free, mine))
-        ahead = [(shares[name], self._weights[name]) for name in holders]
-        lacking = count_lacking(need.step, need.share, self._weights[tenant], ahead, free)
+        lacking = self._count_lacking(need, [standings[name] for name in holders], free)
         more = min(lacking, need.waiting) - sum(each.count for each in kept.list_of(tenant))
         if more < 0:
-            self._end_last(tenant, -more)
+            self._end_last(kept.list_of(tenant), -more)
         elif more > 0:
             most = min(more, self._count_allowed(need.task_class, allowed, tenants))
-            times = merge(*(self._expect(server, tasks_of[server], need) for server in servers))
+            times = merge(*(self._expect(server, tasks_of[server], need.task_class) for server in servers))
             for seconds, name in islice(times, max(most, 0)):
                 if len(kept.list_of(tenant)) < MAX_SERVERS_OF_TENANT:
                     expected = self._now + seconds
                     kept.add(Reservation(tenant, name, demand_r, 1, self._now, expected, behind))
 
-    def _end_last(self, tenant: str, count: int) -> None:
-        """End so many reservations of a tenant, those first that would take longest."""
-        for each in sorted(self._kept.list_of(tenant), key=lambda each: (-each.expected, each.server)):
+    def _compare_others(self, need: Need) -> tuple[dict[str, Standing], frozenset[str]]:
+        """Return where each other tenant is beside the one of a need, and which of them are behind it."""
+        tenant = need.task_class.tenant
+        standings = {name: self._standings.compare(need, name) for name in self._end.progress_of if name != tenant}
+        return standings, frozenset(name for name, other in standings.items() if other.is_behind)
+
+    def _serve_group(self, need: Need, tenants: int) -> None:
+        """Let a group have the servers that free enough for its minimum first, all of it or nothing.
+
+        It may be more than the part of one tenant, as long as no other group has such reservations.
+        """
+        kept, tenant = self._kept, need.task_class.tenant
+        standings, behind = self._compare_others(need)
+        planned: list[Reservation] = []
+        for task_class, count in need.parts:
+            mine = [each for each in kept.list_of(tenant) if is_for(each, task_class)]
+            more = count - sum(each.count for each in mine)
+            if more < 0:
+                self._end_last(mine, -more)
+            elif more > 0:
+                allowed = self._find_allowed(task_class)
+                is_alone = not any(each.group and each.tenant != tenant for each in kept.list_all())
+                if not is_alone and more > self._count_allowed(task_class, allowed, tenants):
+                    return
+                servers = self._choose_servers(allowed, task_class.demand_r, min(2 * count, MAX_SERVERS_OF_GROUP))
+                times = merge(
+                    *(
+                        self._expect(server, self._list_ending(server, standings, tenant), task_class)
+                        for server in servers
+                    )
+                )
+                first = list(islice(times, more))
+                if len(first) < more:
+                    return
+                for seconds, name in first:
+                    expected = self._now + seconds
+                    made = Reservation(tenant, name, task_class.demand_r, 1, self._now, expected, behind, need.group)
+                    planned.append(made)
+        for each in planned:
+            kept.add(each)
+        mine = kept.list_of(tenant)
+        expected = max((each.expected for each in mine), default=self._now)
+        for each in mine:
+            kept.set_behind(each, behind)
+        for each in kept.list_of(tenant):
+            kept.expect(each, expected)
+
+    def _list_ending(self, server: int, standings: Mapping[str, Standing], tenant: str) -> Collection[RunningTask]:
+        """Return the tasks on a server that leave it to a group of a tenant: its own, and those of tenants ahead."""
+        own = self._snapshot.running.get(self._snapshot.servers.names[server], ())
+        return [*self._list_ahead(server, standings), *(task for task in own if task.tenant == tenant)]
+
+    def _count_lacking(self, need: Need, ahead: Collection[Standing], free: float) -> int:
+        """Return how many tasks a tenant lacks, itself or above it. ahead: those who hold what it could use."""
+        if any(other.share == inf for other in ahead):
+            return need.waiting  # they come after it, whatever it holds
+        counts = [0]
+        for level, (sibling, share, step) in enumerate(need.steps):
+            others = {other.sibling: other.share for other in ahead if other.level == level}
+            weighted = [(other_share, self._get_weight(other)) for other, other_share in others.items()]
+            counts.append(count_lacking(step, share, self._get_weight(sibling), weighted, free))
+        return max(counts)
+
+    def _get_weight(self, sibling: Sibling) -> float:
+        weight = self._end.siblings.find_inner_weight(sibling)
+        return self._weights[sibling.name] if weight is None else weight
+
+    def _end_last(self, reservations: Iterable[Reservation], count: int) -> None:
+        """End reservations of a tenant for so many tasks, those first that would take longest."""
+        for each in sorted(reservations, key=lambda each: (-each.expected, each.server)):
             if count > 0:
                 self._kept.end(each, count)
                 count -= each.count
 
-    def _choose_servers(self, allowed: IndexArray, demand_r: Sequence[int]) -> list[int]:
+    def _choose_servers(self, allowed: IndexArray, demand_r: Sequence[int], most: int = MAX_LOOKED_AT) -> list[int]:
         """Return the servers to look at, ascending: those where the largest part of a task would fit, and some others.
 
         The others are other ones each time: those that are emptiest may hold no task of a tenant ahead.
         """
-        if len(allowed) > MAX_LOOKED_AT:
+        most = max(most, MAX_LOOKED_AT)
+        if len(allowed) > most:
             free_rn = self._end.free.left_rk[:, allowed]
             part_n = np.min([free_rn[r] / demand for r, demand in enumerate(demand_r) if demand > 0], axis=0)
-            order_n = (np.arange(len(allowed)) - self._number * MAX_LOOKED_AT) % len(allowed)
-            best = np.lexsort((order_n, -part_n))[: MAX_LOOKED_AT // 2]
-            allowed = np.union1d(allowed[best], allowed[order_n < MAX_LOOKED_AT // 2])
+            order_n = (np.arange(len(allowed)) - self._number * most) % len(allowed)
+            best = np.lexsort((order_n, -part_n))[: most // 2]
+            allowed = np.union1d(allowed[best], allowed[order_n < most // 2])
         names = self._snapshot.servers.names
         self._looked_at.update(dict.fromkeys(names[server] for server in allowed.tolist()))
         chosen: list[int] = allowed.tolist()
         return chosen
 
-    def _list_ahead(self, server: int, shares: Mapping[str, float], need: Need) -> Collection[RunningTask]:
+    def _list_ahead(self, server: int, standings: Mapping[str, Standing]) -> Collection[RunningTask]:
         """Return the tasks on a server that tenants hold that are ahead."""
         tasks = self._snapshot.running.get(self._snapshot.servers.names[server], ())
-        return [task for task in tasks if shares.get(task.tenant, 0.0) > need.share]
+        return [task for task in tasks if (other := standings.get(task.tenant)) is not None and other.is_ahead]
 
-    def _expect(self, server: int, tasks: Collection[RunningTask], need: Need) -> Iterator[tuple[float, str]]:
+    def _expect(
+        self, server: int, tasks: Collection[RunningTask], task_class: TaskClass
+    ) -> Iterator[tuple[float, str]]:
         """Yield in how many seconds one task more of the tenant may fit on a server, and one more, with its name."""
-        name, task_class = self._snapshot.servers.names[server], need.task_class
+        name = self._snapshot.servers.names[server]
         if not self._kept.is_passed_over(task_class.tenant, name, self._now):
             ends = [(self._run_times.compute_remaining(task, self._now), task.demand_r) for task in tasks]
             row = self._end.free.get_row(server)  # of which what is reserved is no part
@@ -221,3 +313,17 @@ class Review:
                 taken = sum(each.count * each.demand_r[r] for each in there)
                 counts.append((capacity_r[r] * most.numerator // most.denominator - taken) // demand)
         return max(min(counts), 0 if there else 1)
+
+
+def is_for(reservation: Reservation, task_class: TaskClass) -> bool:
+    """Tell whether something is reserved for tasks of a class of its tenant."""
+    return (reservation.demand_r, reservation.group) == (task_class.demand_r, task_class.group_name)
+
+
+def count_slots(free_nr: IntArray, demand_r: Sequence[int], most: int) -> IntArray:
+    """Return how many tasks each server could take, and at most so many, shape (n,). free_nr: shape (n, R)."""
+    slots_n = np.full(len(free_nr), most, dtype=np.int64)
+    for r, demand in enumerate(demand_r):
+        if demand > 0:
+            np.minimum(slots_n, free_nr[:, r] // demand, out=slots_n)
+    return slots_n

@@ -50,11 +50,16 @@ class RunTimes:
     """The last run times of each kind of task: those of one tenant with one demand.
 
     They are learned on the servers that are looked at: a task that was there and is there no more has ended.
-    find_start: when a task began, seconds since the epoch.
+    find_start: when a task began, seconds since the epoch. find_end: when it ends, where that is known.
     """
 
-    def __init__(self, find_start: Callable[[RunningTask], float] = attrgetter("start")) -> None:
+    def __init__(
+        self,
+        find_start: Callable[[RunningTask], float] = attrgetter("start"),
+        find_end: Callable[[RunningTask], float | None] = lambda _running: None,
+    ) -> None:
         self._find_start = find_start
+        self._find_end = find_end
         self._observed: dict[str, tuple[tuple[RunningTask, ...], list[float]]] = {}
         self._samples: dict[_TimedTasks, _Samples] = {}
 
@@ -89,6 +94,9 @@ class RunTimes:
         of them, or of whose kind none has ended, is expected to run as long again: to wait for a service is in vain,
         and the more so the longer it runs. No task is expected to go on for longer than it may.
         """
+        end = self._find_end(task)
+        if end is not None:
+            return max(end - now, 0.0)
         age = max(now - self._find_start(task), 0.0)
         samples = self._samples.get((task.tenant, task.demand_r))
         mean = None if samples is None else samples.compute_mean_above(age)

@@ -292,6 +292,27 @@ class Shape:
         self._open_p[pool] = False
         return None
 
+    def find_spare(self, pool: int) -> int | None:
+        """Return the server of a pool with the most free capacity of those on which a task fits, or None.
+
+        Only for shapes without rules.
+        """
+        if not self._get_open()[pool]:
+            return None
+        scores, servers = self._refresh(), self._arrangement.servers
+        r = next((r for r, demand in enumerate(self._demand_r) if demand), 0)
+        for start, stop in self._arrangement.get_slices(pool):
+            fitting = servers[start:stop][scores[start:stop] < inf]
+            if len(fitting):
+                return int(fitting[self._free.left_rk[r, fitting].argmax()])
+        return None
+
+    def fits_on(self, server: int) -> bool:
+        """Whether a task fits on an eligible server. Only for shapes without rules, keys and reserved capacity."""
+        restricted_k = self._arrangement.restricted_k
+        is_open = restricted_k is None or not restricted_k[server]
+        return is_open and not any(map(gt, self._demand_r, self._free.left_rk[:, server].tolist()))
+
     def _close_domains(self, scores: FloatArray, domains: DomainFilter) -> FloatArray:
         """Return the scores with infinity where a domain is closed now."""
         closed_n = domains.closed_k.take(self._arrangement.servers)
@@ -431,6 +452,14 @@ class PinnedShape:
             return None
         self._is_open = self._fits()
         return self.server if self._is_open else None
+
+    def find_spare(self, pool: int) -> int | None:
+        """Return the server, if it is in this pool and a task of this shape fits there."""
+        return self.server if pool == self.pool and self._fits() else None
+
+    def fits_on(self, server: int) -> bool:
+        """Whether a task of this shape fits on its server, which is this one."""
+        return server == self.server and self._fits()
 
     def _fits(self) -> bool:
         server, free = self.server, self._free

@@ -15,7 +15,10 @@ changed.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Iterator
+from bisect import bisect_left, insort
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from operator import attrgetter
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +39,8 @@ from fairbind.model import (
 )
 from fairbind.model.servers import BoolArray, IndexArray
 from fairbind.model.topology import CountArray
+
+NOTHING_HELD: Mapping[Hashable, int] = MappingProxyType({})
 
 
 class _Change(NamedTuple):
@@ -78,15 +83,33 @@ class _Part:
 
 
 class WorkingCounter:
-    """A counter as it is now, and the rules that look at it. version: grows with every change."""
+    """A counter as it is now, and the rules that look at it. version: grows with every change.
 
-    __slots__ = ("count_d", "domains", "rules", "version")
+    limits: those of them that limit the only domain, by what it may hold before their task comes. There may be one for
+    each amount that pods of a tenant ask for, and few of them change with a task.
+    """
 
-    def __init__(self, counter: DomainCounter) -> None:
+    __slots__ = ("count_d", "domains", "limits", "rules", "version")
+
+    def __init__(self, counter: DomainCounter, held: int = 0) -> None:
+        """held: what the only domain holds beyond what the counter says."""
         self.domains = counter.domains
-        self.count_d: CountArray = counter.count_d.copy()
+        self.count_d: CountArray = counter.count_d + held
         self.version = 0
         self.rules: list[_Rule] = []
+        self.limits: list[_Limit] = []
+
+    def add(self, domain: int, amount: int) -> Iterator[DomainFilter]:
+        """Count more in a domain, or less, and yield the filters that may have opened."""
+        before = int(self.count_d[domain])
+        self.count_d[domain] += amount
+        least, most = sorted((before, before + amount))
+        first = bisect_left(self.limits, least, key=attrgetter("most"))
+        last = bisect_left(self.limits, most, lo=first, key=attrgetter("most"))
+        for rule in (*self.rules, *self.limits[first:last]):
+            change = rule.follow(self, domain)
+            if change is not _NOTHING:
+                yield from [each for each in rule.filters if each.follow(change)]
 
 
 class _Rule(ABC):
@@ -99,8 +122,12 @@ class _Rule(ABC):
         self.filters: list[DomainFilter] = []
         self.parts: list[_Part] = []
         for counter in counters:
-            counter.rules.append(self)
+            self.enter(counter)
             self.parts.append(_Part(counter.domains, np.ones(counter.domains.size + 1, dtype=np.bool_)))
+
+    def enter(self, counter: WorkingCounter) -> None:
+        """Have the rule follow a counter."""
+        counter.rules.append(self)
 
     @abstractmethod
     def follow(self, counter: WorkingCounter, domain: int) -> _Change:
@@ -210,12 +237,19 @@ class _Separation(_Rule):
 class _Limit(_Rule):
     """See `LimitRule`."""
 
-    __slots__ = ("_most_d",)
+    __slots__ = ("_most_d", "most")
 
     def __init__(self, rule: LimitRule, counter: WorkingCounter) -> None:
-        super().__init__(rule.rejection, [counter])
         self._most_d = rule.most_d - rule.amount
+        self.most = int(self._most_d[0]) if counter.domains.size == 1 else 0
+        super().__init__(rule.rejection, [counter])
         self.parts[0].set_all(counter.count_d > self._most_d, without=False)
+
+    def enter(self, counter: WorkingCounter) -> None:
+        if counter.domains.size == 1:
+            insort(counter.limits, self, key=attrgetter("most"))
+        else:
+            super().enter(counter)
 
     def follow(self, counter: WorkingCounter, domain: int) -> _Change:
         return self.parts[0].set_one(domain, is_closed=bool(counter.count_d[domain] > self._most_d[domain]))
@@ -272,8 +306,10 @@ class TopologyState:
     classes that are known to fit nowhere cost no more than that.
     """
 
-    def __init__(self, task_classes: Iterable[TaskClass]) -> None:
-        """task_classes: those that have rules or preferences."""
+    def __init__(self, task_classes: Iterable[TaskClass], held: Mapping[Hashable, int] = NOTHING_HELD) -> None:
+        """task_classes: those that have rules or preferences. held: as in `Snapshot`."""
+        self._held = held
+        self._moved: dict[Hashable, int] = {}
         self._counters: dict[DomainCounter, WorkingCounter] = {}
         self._by_subject: dict[Hashable, list[WorkingCounter]] = {}
         self._rules: dict[DomainRule, _Rule] = {}
@@ -321,12 +357,28 @@ class TopologyState:
         for counter in self._by_subject[subject]:
             domain = int(counter.domains.domain_k[server])
             if domain >= 0:
-                counter.count_d[domain] += amount
                 counter.version += 1
-                opened = list(_follow(counter, domain))
+                opened = list(counter.add(domain, amount))
                 if self._trial is not None:
                     self._trial += [counter, *opened]
                 yield from opened
+
+    def move(self, subject: Hashable, amount: int) -> list[DomainFilter]:
+        """Let the only domain of a subject's counters hold so much, and return the filters that may have opened.
+
+        Nothing else counts there.
+        """
+        self._moved[subject] = amount
+        opened: list[DomainFilter] = []
+        for counter in self._by_subject.get(subject, ()):
+            change = amount - int(counter.count_d[0])
+            if change:
+                counter.version += 1
+                now_open = list(counter.add(0, change))
+                if self._trial is not None:
+                    self._trial += [counter, *now_open]
+                opened += now_open
+        return opened
 
     def begin_trial(self) -> None:
         """Begin to note what is counted and opened."""
@@ -344,8 +396,10 @@ class TopologyState:
     def find_newly_closed(self) -> dict[DomainRules, BoolArray]:
         """Return which servers the placements so far closed to classes with the same rules, shape (K,), where any."""
         counted = [counter for counter in self._counters.values() if counter.version]
-        followed = {each.rules for counter in counted for rule in counter.rules for each in rule.filters}
-        start, closed = TopologyState(()), dict[DomainRules, BoolArray]()
+        followed = {
+            each.rules for counter in counted for rule in (*counter.rules, *counter.limits) for each in rule.filters
+        }
+        start, closed = TopologyState((), self._held), dict[DomainRules, BoolArray]()
         for rules in followed:
             at_start, now = start.get_filter(rules), self._filters[rules]
             closed_k = now.closed_k & ~at_start.closed_k if at_start is not None else now.closed_k
@@ -361,7 +415,9 @@ class TopologyState:
         """Return a counter as it is now."""
         known = self._counters.get(counter)
         if known is None:
-            known = self._counters[counter] = WorkingCounter(counter)
+            held = self._moved.get(counter.subject)
+            held = self._held.get(counter.subject, 0) if held is None else held
+            known = self._counters[counter] = WorkingCounter(counter, held)
             self._by_subject.setdefault(counter.subject, []).append(known)
         return known
 
@@ -381,10 +437,3 @@ class TopologyState:
                 return _Separation(rule, self.get_counter(rule.counter))
             case LimitRule():
                 return _Limit(rule, self.get_counter(rule.counter))
-
-
-def _follow(counter: WorkingCounter, domain: int) -> Iterable[DomainFilter]:
-    for rule in counter.rules:
-        change = rule.follow(counter, domain)
-        if change is not _NOTHING:
-            yield from [each for each in rule.filters if each.follow(change)]

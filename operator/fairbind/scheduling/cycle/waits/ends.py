@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Hashable, Iterable, Mapping
 
 from fairbind.model import TaskClass, TimeReached, Until, UsageBelow, Wait
 
-Usage = Callable[[str, str], int | None]
-"""Returns what a tenant holds of a resource; None: the tenant or the resource is not known."""
+Usage = Mapping[Hashable, int]
+"""What counts towards limits, by the subject of the counter; a limit that is not there counts nothing."""
 
 
 class Ends:
@@ -59,6 +59,5 @@ class Ends:
         return ended.keys()
 
     def _find_fallen(self, usage: Usage) -> list[UsageBelow]:
-        """Return the usages that are below their amount; of a tenant that is gone nothing is used."""
-        held_of = ((until, usage(until.tenant, until.resource)) for until in self._usages)
-        return [until for until, held in held_of if held is None or held < until.amount]
+        """Return the usages that are below their amount."""
+        return [until for until in self._usages if usage.get(until.subject, 0) < until.amount]

@@ -1,4 +1,4 @@
-"""Why a class waits: which servers refuse it and for what, who takes what comes free next that it could use.
+"""Why a class waits: which servers refuse it and for what; who takes what comes free next is in `rivals`.
 
 A server that the class may not use counts once, under its reason; one whose topology domain is closed counts once,
 under the first rule that closes it; one whose keys conflict counts once, as a port conflict; any other counts once for
@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
 from fairbind.model import (
     DomainRules,
-    FairnessReason,
     Pin,
     Placement,
     Rejection,
@@ -28,13 +26,13 @@ from fairbind.model import (
     TaskClass,
     Wait,
 )
-from fairbind.model.servers import BoolArray, FloatArray, IndexArray
+from fairbind.model.servers import BoolArray, FloatArray
 from fairbind.scheduling.cycle.order.task_queues import ClassQueue
 from fairbind.scheduling.cycle.servers.free_capacity import FreeCapacity
 from fairbind.scheduling.cycle.servers.topology import TopologyState
-from fairbind.scheduling.cycle.waits.reaches import EVERY, Reaches, compute_bits, find_pinned
-from fairbind.scheduling.policies.levels import INFINITE_LEVEL, Progress
-from fairbind.scheduling.policies.measures import Measure
+from fairbind.scheduling.cycle.waits.limits import ReachedLimits
+from fairbind.scheduling.cycle.waits.reaches import Reaches, find_pinned
+from fairbind.scheduling.cycle.waits.rivals import Rivals
 
 PORT_CONFLICT = Rejection(RejectionKind.PORT_CONFLICT)
 
@@ -61,20 +59,30 @@ def explain_waits(
 def _explain_stuck(queue: ClassQueue, refusals: Refusals, rivals: Rivals | None) -> Wait:
     """Return the wait of a class that fits nowhere."""
     task_class = queue.task_class
-    reason = rivals.find_reason(queue.progress, task_class) if rivals is not None else None
+    at_limit, until = refusals.limits.find(task_class)
+    reason = rivals.find_reason(queue.progress, task_class) if rivals is not None and at_limit is None else None
     rejections = refusals.compute_rejections(task_class)
-    is_too_large = refusals.reaches.is_too_large(task_class)
-    return Wait(task_class, queue.first, queue.waiting, rejections, fairness=reason, is_too_large=is_too_large)
+    return Wait(
+        task_class,
+        queue.first,
+        queue.waiting,
+        rejections,
+        fairness=reason,
+        is_too_large=refusals.reaches.is_too_large(task_class),
+        at_limit=at_limit,
+        until=until,
+    )
 
 
 class Refusals:
     """Counts the servers that refuse a class, at the end of a cycle; classes of equal shape share the answer.
 
-    reaches: of the same servers.
+    reaches, limits: of the same servers.
     """
 
     def __init__(self, snapshot: Snapshot, free: FreeCapacity, topology: TopologyState) -> None:
         self.reaches = Reaches(snapshot.servers)
+        self.limits = ReachedLimits(self.reaches, topology)
         self._snapshot = snapshot
         self._free = free
         self._topology = topology
@@ -193,113 +201,3 @@ class _Clear:
         else:
             counts = [(r, int(np.count_nonzero(self._left_rn[r] < demand))) for r, demand in asked]
         return tuple([pair for pair in counts if pair[1]])
-
-
-class Contender(NamedTuple):
-    """Classes of a tenant that wait for the same servers. task_class: one of them. demands: what they ask for."""
-
-    progress: Progress
-    task_class: TaskClass
-    demands: set[tuple[int, ...]]
-
-
-class Rivals:
-    """Finds who comes before a waiting class at the end of a cycle, among those who wait for the same servers.
-
-    A server counts for a class if it could hold a task when it is empty: no other one will ever take it.
-    """
-
-    def __init__(self, waiting: Iterable[Contender], measure: Measure, snapshot: Snapshot, reaches: Reaches) -> None:
-        """waiting: who waits for what, each tenant and reach once."""
-        self._measure = measure
-        self._pools = measure.pools
-        self._snapshot = snapshot
-        self._reaches = reaches
-        self._pools_of: dict[Placement, IndexArray] = {}
-        self._reasons: dict[tuple[str, tuple[int, ...], Placement, str | None], FairnessReason | None] = {}
-        self._rankings: dict[int, list[tuple[int, str, Progress]]] = {}
-        self._pool_bits: dict[int, int] = {}
-        self._progress_of: dict[str, Progress] = {}
-        self._reach: dict[str, int] = {}
-        self._shares: dict[tuple[str, int], float] = {}
-        for contender in waiting:
-            name = contender.progress.name
-            self._progress_of[name] = contender.progress
-            self._reach[name] = self._reach.get(name, 0) | self._find_reach(contender)
-
-    def _find_reach(self, contender: Contender) -> int:
-        """Return the servers that could hold one of the tasks that wait for them."""
-        admitting, reach = self._reaches.find_admitting(contender.task_class), 0
-        for demand_r in contender.demands:
-            reach |= admitting & self._reaches.find_holding(demand_r)
-            if reach == admitting:
-                break
-        return reach
-
-    def find_reason(self, progress: Progress, task_class: TaskClass) -> FairnessReason | None:
-        """Return who is next on the pool where this class is least behind, when that is another tenant below.
-
-        progress: of the class's tenant.
-        """
-        key = progress.name, task_class.demand_r, *identify_reach(task_class)
-        if key not in self._reasons:
-            self._reasons[key] = self._find_reason(progress, task_class)
-        return self._reasons[key]
-
-    def _find_reason(self, progress: Progress, task_class: TaskClass) -> FairnessReason | None:
-        pools = self._get_pools(task_class)
-        if len(pools) == 0:
-            return None
-        level, pool = self._measure.find_least_level(progress, pools)
-        if level >= INFINITE_LEVEL:
-            return None
-        own = self._reaches.find_admitting(task_class) & self._reaches.find_holding(task_class.demand_r)
-        common = own & self._get_pool_bits(pool)
-        for rival_level, name, rival in self._get_ranking(pool):
-            if rival_level >= level:
-                break
-            if self._reach[name] & common:
-                shares = self._get_share(progress, pool), self._get_share(rival, pool)
-                return FairnessReason(shares[0], name, shares[1], self._measure.label)
-        return None
-
-    def _get_share(self, progress: Progress, pool: int) -> float:
-        share = self._shares.get((progress.name, pool))
-        if share is None:
-            share = self._shares[progress.name, pool] = self._measure.compute_share(progress, pool)
-        return share
-
-    def _get_pools(self, task_class: TaskClass) -> IndexArray:
-        placement, pin = task_class.placement, task_class.pin
-        if pin is not None:
-            server = find_pinned(pin, self._snapshot.servers)
-            return np.array([] if server is None else [self._pools.get_pool(server)], dtype=np.intp)
-        pools = self._pools_of.get(placement)
-        if pools is None:
-            eligible_k = placement.eligible_k & self._snapshot.servers.accepting_k
-            pool_k = self._pools.pool_k
-            pools = np.zeros(int(eligible_k.any()), dtype=np.intp) if pool_k is None else np.unique(pool_k[eligible_k])
-            self._pools_of[placement] = pools
-        return pools
-
-    def _get_pool_bits(self, pool: int) -> int:
-        bits = self._pool_bits.get(pool)
-        if bits is None:
-            pool_k = self._pools.pool_k
-            bits = EVERY if pool_k is None else compute_bits(pool_k == pool)
-            self._pool_bits[pool] = bits
-        return bits
-
-    def _get_ranking(self, pool: int) -> list[tuple[int, str, Progress]]:
-        ranking = self._rankings.get(pool)
-        if ranking is None:
-            level_of = self._measure.compute_level
-            ranking = [(level_of(progress, pool), name, progress) for name, progress in self._progress_of.items()]
-            ranking.sort(key=lambda entry: entry[:2])
-            self._rankings[pool] = ranking
-        return ranking
-
-
-def identify_reach(task_class: TaskClass) -> tuple[Placement, str | None]:
-    """Return what is the same for classes that may use the same servers."""
-    return task_class.placement, None if task_class.pin is None else task_class.pin.name

@@ -84,3 +84,8 @@ def compute_bit(server: int, count: int) -> int:
     True
     """
     return 1 << (-(-count // 8) * 8 - 1 - server)
+
+
+def identify_reach(task_class: TaskClass) -> tuple[Placement, str | None]:
+    """Return what is the same for classes that may use the same servers."""
+    return task_class.placement, None if task_class.pin is None else task_class.pin.name

@@ -21,7 +21,7 @@ from fairbind.model.servers import FloatArray, IndexArray
 from fairbind.scheduling.cycle.order.task_queues import SortKey, SortRule
 from fairbind.scheduling.cycle.servers.free_capacity import FreeCapacity
 from fairbind.scheduling.cycle.waits.ends import Ends, Usage
-from fairbind.scheduling.cycle.waits.explain import identify_reach
+from fairbind.scheduling.cycle.waits.reaches import identify_reach
 
 SINGLES_PART = 16
 """Fewer than one in so many are put into their places one by one; more are sorted with all the rest."""
@@ -31,6 +31,9 @@ SINGLE_CLASSES = 16
 
 MANY_SERVERS = 8
 """Of more servers arrays are asked sooner than each (measured)."""
+
+MANY_GROWN = 128
+"""Where more servers have grown, what they have come to hold is not counted: all are looked at."""
 
 _Key = tuple[str, SortKey]
 
@@ -42,10 +45,24 @@ class Remembered:
     """Waits by tenant and sort key, one for a class. rule: gives the sort key.
 
     _index: None: to be made of all when it is asked. _reserved: the classes that may use reserved capacity.
-    _reaches: for each tenant and reach, what classes ask for, and one that has it. _ends: waits by what else ends them.
+    _reaches: for each tenant and reach, what classes ask for that are at no limit, and one that has it. _ends: waits by
+    what else ends them. _of_group: the classes of each group, by its name.
+    _slotted: those that wait for several tasks at once, by placement.
     """
 
-    __slots__ = ("_ends", "_index", "_keys", "_ordered", "_reaches", "_reserved", "_wait_of", "_waits", "rule")
+    __slots__ = (
+        "_ends",
+        "_index",
+        "_keys",
+        "_of_group",
+        "_ordered",
+        "_reaches",
+        "_reserved",
+        "_slotted",
+        "_wait_of",
+        "_waits",
+        "rule",
+    )
 
     def __init__(self, rule: SortRule) -> None:
         self.rule = rule
@@ -61,6 +78,8 @@ class Remembered:
         self._ends = Ends()
         self._reserved: dict[TaskClass, None] = {}
         self._reaches: dict[_TenantReach, _Count] = {}
+        self._of_group: dict[str, dict[TaskClass, None]] = {}
+        self._slotted: dict[Placement, _SlottedDemands] = {}
 
     def __len__(self) -> int:
         return len(self._ordered)
@@ -122,8 +141,12 @@ class Remembered:
         else:
             self._change_many(added, removed)
 
-    def find_fitting(self, grown: IndexArray, free: FreeCapacity) -> Iterable[Fitting]:
-        """Return the classes of which a task may fit on one of the servers that have gained free capacity."""
+    def find_fitting(self, grown: IndexArray, free: FreeCapacity, before_rk: FloatArray) -> Iterable[Fitting]:
+        """Return the classes of which a task may fit on one of the servers that have gained free capacity.
+
+        Of classes that wait for more than one task those of which so many more fit on these servers together.
+        before_rk: what was left at the last look, shape (R, K).
+        """
         if self._reserved:  # whatever is left, which what is reserved is not part of
             yield Fitting(list(self._reserved), is_plain=False)
         if not len(grown):
@@ -134,6 +157,15 @@ class Remembered:
                 if not wait.task_class.placement.reserved:
                     self._index.add(wait)
         yield from self._index.find_fitting(grown, free)
+        for slotted in self._slotted.values():
+            yield Fitting(slotted.find_fitting(grown, free, before_rk), is_plain=False)
+
+    def find_of_groups(self, others: Iterable[TaskClass]) -> list[TaskClass]:
+        """Return the classes whose groups are those of others: a group is looked at as a whole."""
+        if not self._of_group:
+            return []
+        names = dict.fromkeys(each.group.name for each in others if each.group is not None)
+        return [each for name in names for each in self._of_group.get(name, ())]
 
     def find_next_time(self, others: Iterable[Wait], now: float) -> float | None:
         """Return the first time after now that ends one of these waits or of others; None: none does."""
@@ -183,22 +215,49 @@ class Remembered:
     def _note(self, wait: Wait) -> None:
         """Take a class that was added where classes are found by something."""
         task_class = wait.task_class
+        if task_class.group is not None:
+            self._of_group.setdefault(task_class.group.name, {})[task_class] = None
         if not wait.is_for_capacity:
             self._ends.add(wait)
-        reach = task_class.tenant, *identify_reach(task_class)
-        count = self._reaches.get(reach)
-        if count is None:
-            count = self._reaches[reach] = _Count(task_class)
-        count.demands[task_class.demand_r] = count.demands.get(task_class.demand_r, 0) + 1
+        if wait.at_limit is None:
+            self._count_reach(task_class)
         if task_class.placement.reserved:
             self._reserved[task_class] = None
+        elif (missing := wait.missing_slots) is not None:
+            placement = task_class.placement
+            self._slotted.setdefault(placement, _SlottedDemands(placement)).add(task_class, missing)
         elif self._index is not None:
             self._index.add(wait)
 
     def _note_gone(self, wait: Wait) -> None:
         task_class = wait.task_class
+        if task_class.group is not None:
+            siblings = self._of_group[task_class.group.name]
+            del siblings[task_class]
+            if not siblings:
+                del self._of_group[task_class.group.name]
         if not wait.is_for_capacity:
             self._ends.discard(wait)
+        if wait.at_limit is None:
+            self._discount_reach(task_class)
+        if task_class.placement.reserved:
+            del self._reserved[task_class]
+        elif wait.missing_slots is not None:
+            slotted = self._slotted[task_class.placement]
+            slotted.discard(task_class)
+            if not slotted:
+                del self._slotted[task_class.placement]
+        elif self._index is not None:
+            self._index.discard(wait)
+
+    def _count_reach(self, task_class: TaskClass) -> None:
+        reach = task_class.tenant, *identify_reach(task_class)
+        count = self._reaches.get(reach)
+        if count is None:
+            count = self._reaches[reach] = _Count(task_class)
+        count.demands[task_class.demand_r] = count.demands.get(task_class.demand_r, 0) + 1
+
+    def _discount_reach(self, task_class: TaskClass) -> None:
         reach = task_class.tenant, *identify_reach(task_class)
         count = self._reaches[reach]
         count.demands[task_class.demand_r] -= 1
@@ -206,10 +265,6 @@ class Remembered:
             del count.demands[task_class.demand_r]
         if not count.demands:
             del self._reaches[reach]
-        if task_class.placement.reserved:
-            del self._reserved[task_class]
-        elif self._index is not None:
-            self._index.discard(wait)
 
 
 @dataclass(slots=True)
@@ -283,6 +338,48 @@ class _Demands:
         return Fitting([classes[n] for n in places.tolist()], self.is_plain, self._demand_rn[:, places])
 
 
+class _SlottedDemands:
+    """Classes with one placement that wait for several tasks at once.
+
+    _missing: for how many more of each; what comes free is taken off it, and what is taken meanwhile is not added: so a
+    class is found too early, and never too late.
+    """
+
+    __slots__ = ("_demands", "_missing", "placement")
+
+    def __init__(self, placement: Placement) -> None:
+        self.placement = placement
+        self._missing: dict[TaskClass, float] = {}
+        self._demands: FloatArray | None = None
+
+    def __len__(self) -> int:
+        return len(self._missing)
+
+    def add(self, task_class: TaskClass, missing: int) -> None:
+        self._missing[task_class] = missing
+        self._demands = None
+
+    def discard(self, task_class: TaskClass) -> None:
+        del self._missing[task_class]
+        self._demands = None
+
+    def find_fitting(self, grown: IndexArray, free: FreeCapacity, before_rk: FloatArray) -> list[TaskClass]:
+        """Return the classes of which enough have come to fit on servers that have grown, shape (n,)."""
+        servers = grown[self.placement.eligible_k[grown]]
+        if len(servers) > MANY_GROWN:
+            return list(self._missing)
+        if self._demands is None:
+            self._demands = compute_demands(list(self._missing), len(free.left_rk))
+            self._demands[self._demands == 0] = np.nan  # what is not asked for bounds nothing
+        gained_n = np.zeros(len(self._missing))
+        for server in servers.tolist():
+            now_n = np.fmin.reduce(free.left_rk[:, server, None] // self._demands, axis=0)
+            gained_n += np.maximum(now_n - np.fmin.reduce(before_rk[:, server, None] // self._demands, axis=0), 0)
+        missing_n = np.fromiter(self._missing.values(), dtype=np.float64) - np.nan_to_num(gained_n, nan=np.inf)
+        self._missing = dict(zip(self._missing, missing_n.tolist(), strict=True))
+        return [each for each, missing in self._missing.items() if missing <= 0]
+
+
 class _Index:
     """Classes by where their tasks may go: by placement, and by server those that may go to that one only."""
 
@@ -293,8 +390,8 @@ class _Index:
         self._by_pin: dict[int, dict[TaskClass, None]] = {}
 
     def add(self, wait: Wait) -> None:
-        """Take a class, if free capacity may end its wait."""
-        if not wait.is_ended_by_capacity:
+        """Take a class, if free capacity for one task may end its wait."""
+        if not wait.is_ended_by_capacity or wait.missing_slots is not None:
             return
         task_class = wait.task_class
         placement, pin = task_class.placement, task_class.pin
@@ -309,7 +406,7 @@ class _Index:
 
     def discard(self, wait: Wait) -> None:
         """Forget a class that was added or offered to `add`."""
-        if not wait.is_ended_by_capacity:
+        if not wait.is_ended_by_capacity or wait.missing_slots is not None:
             return
         task_class, pin = wait.task_class, wait.task_class.pin
         if pin is None:
@@ -359,7 +456,7 @@ def is_plain(wait: Wait) -> bool:
 
 def is_about_capacity_only(task_class: TaskClass) -> bool:
     """Whether nothing but free capacity on a server lets more of a class fit within a cycle."""
-    return has_limits_only(task_class) and not task_class.placement.reserved
+    return task_class.group is None and has_limits_only(task_class) and not task_class.placement.reserved
 
 
 def has_limits_only(task_class: TaskClass) -> bool:

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from functools import cached_property
 from itertools import chain
 from operator import gt
 from typing import NamedTuple
@@ -176,20 +175,21 @@ class UnschedulableCache:
             return Recalled(self._remembered, NOTHING_DEFERRED, frozenset(), snapshot.task_classes, {}, {})
         remembered, others, changes = self._remembered, self._others, snapshot.compute_changes(before.task_classes)
         removed = [each for each in changes.removed if others.pop(each, each) is each]
-        waited_for_capacity = [each for each in removed if remembered[each].is_for_capacity]
+        waited_for_capacity = [each for each in removed if each.group is None and remembered[each].is_for_capacity]
         remembered.change(removed=removed)
         others.update(dict.fromkeys(changes.added))
         grown = self._find_grown(before.accepting_k, snapshot.servers, free)
         replaced = set(_find_still_stuck(changes.added, waited_for_capacity, snapshot.servers, grown, free))
-        parts = list(remembered.find_fitting(grown, free))
+        parts = list(remembered.find_fitting(grown, free, np.where(before.accepting_k, self._left_rk, 0)))
         servers = grown.tolist() if len(grown) <= SINGLE_SCORES else []
         defers = defers and bool(servers)
         deferred = (
             DeferredClasses([part for part in parts if part.is_plain], servers, free) if defers else NOTHING_DEFERRED
         )
-        ended = remembered.find_ended(events, _Usage(snapshot), now)
+        ended = remembered.find_ended(events, snapshot.held, now)
         fitting = [each for part in parts if not (part.is_plain and defers) for each in part.classes]
         fitting = [*(each for each in fitting if each not in ended), *ended]
+        fitting = list(dict.fromkeys([*fitting, *remembered.find_of_groups([*fitting, *others])]))
         remembered_waits = {each: wait for each in fitting if (wait := remembered[each]).is_for_capacity}
         only_servers = {each: servers for each in fitting if servers and is_plain(remembered[each])}
         remembered.change(removed=fitting)
@@ -208,24 +208,6 @@ class UnschedulableCache:
             if not keys <= free.taken_keys.get(server, frozenset()):
                 grown_k[server] = True
         return np.flatnonzero(grown_k & servers.accepting_k)
-
-
-class _Usage:
-    """What tenants of a snapshot hold, for those that ask."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
-
-    @cached_property
-    def _allocated_of(self) -> dict[str, tuple[int, ...]]:
-        return {tenant.name: tenant.allocated_r for tenant in self._snapshot.tenants}
-
-    def __call__(self, tenant: str, resource: str) -> int | None:
-        """Return what a tenant holds of a resource; None: one of them is not known."""
-        allocated_r, resources = self._allocated_of.get(tenant), self._snapshot.resources
-        if allocated_r is None or resource not in resources:
-            return None
-        return allocated_r[resources.index(resource)] if allocated_r else 0
 
 
 def _find_still_stuck(
@@ -278,5 +260,6 @@ def _is_elsewhere_only(before: TaskClass, after: TaskClass) -> bool:
         return False
     is_plain = _list_limited(before) == _list_limited(after) and after.blocked is None and not after.placement.reserved
     was_plain = before.pin is None and not before.placement.reserved
-    is_same = after.demand_r == before.demand_r and after.placement.exclusive_keys == before.placement.exclusive_keys
+    is_same = after.group == before.group and after.demand_r == before.demand_r
+    is_same = is_same and after.placement.exclusive_keys == before.placement.exclusive_keys
     return is_plain and was_plain and is_same

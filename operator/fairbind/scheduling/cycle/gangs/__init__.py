@@ -1,0 +1,1 @@
+"""Groups of tasks whose minimum is placed together."""

@@ -1,0 +1,124 @@
+"""Reservations of groups: a set of servers is kept for the one that is next, and others fill in what ends before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from fairbind.model import PolicySettings
+from fairbind.model.reservations import NO_RESERVATIONS
+from fairbind.scheduling import run_cycle
+from fairbind.scheduling.cycle.reservations.reservations import Reservations
+from scheduling.ending_worlds import EndingWorld
+
+WHOLE = {f"n{n}": 8 for n in range(8)}
+
+
+def play(world: EndingWorld, draw: Random, steps: int, *, tenant: str = "small") -> int | None:
+    """Let tasks of 1 end and come, and return after how many steps the group has started; None: it never did."""
+    for step in range(steps):
+        world.end(draw.sample(world.list_tasks(tenant), 3))
+        world.submit(tenant, 1, 6)
+        if any(len(plan.binds) > 1 for plan in world.decide().plans):
+            return step
+    return None
+
+
+@pytest.mark.parametrize("tenant", ["small", "large"], ids=["another tenant's", "its own tenant's"])
+@pytest.mark.parametrize("policy", ["best-fit-drfh", "first-fit-drfh", "tsf", "ps-dsf"])
+def test_a_group_of_whole_nodes_starts_among_a_stream_of_small_tasks(policy: str, tenant: str) -> None:
+    """Six of eight nodes: without reservations each node's small tasks are replaced as they end."""
+    steps = {}
+    for settings in (PolicySettings(policy), PolicySettings(policy, reservations=NO_RESERVATIONS)):
+        world = EndingWorld(WHOLE, settings=settings)
+        world.submit(tenant, 1, 100)
+        world.decide()
+        world.submit("large", 8, 6, group="g")
+        steps[settings.reservations.is_on] = play(world, Random(5), 150, tenant=tenant)
+
+    assert steps[False] is None
+    assert steps[True] is not None
+
+
+def test_what_is_reserved_for_a_group_is_for_no_other_task_of_its_tenant() -> None:
+    world, draw = EndingWorld(WHOLE), Random(5)
+    world.submit("large", 1, 64)
+    world.decide()
+    world.submit("large", 8, 6, group="g")
+    world.decide()
+    world.submit("large", 8, 3)
+
+    report = world.decide()
+    while not any(len(plan.binds) == 6 for plan in report.plans):
+        reserved = {server for _, server, _ in world.list_reserved()}
+        assert len(reserved) == 6
+        world.end(draw.sample(world.list_tasks("large"), 1))
+        report = world.decide()
+        assert len(report.plans) == 0 or len(report.plans[0].binds) == 6 or report.bindings[0].server not in reserved
+
+
+def test_what_is_kept_for_a_lost_member_is_not_part_of_what_is_reserved_for_others() -> None:
+    """`large` waits for 2 of `small`'s 8; one of `small`'s tasks was lost, and its place is kept for the next."""
+    world = EndingWorld({"a": 8})
+    world.submit("small", 2, 4)
+    world.decide()
+    world.submit("large", 2, 1)
+    world.decide()
+    assert world.list_reserved() == [("large", "a", 1)]
+    world.end(world.list_tasks("small")[:1])
+    world.submit("small", 2, 1)
+    snapshot = world.look()
+    servers = replace(snapshot.servers, free_kr=snapshot.servers.free_kr - 2)
+    classes = [
+        replace(each, placement=replace(each.placement, reserved={0: (2,)})) if each.tenant == "small" else each
+        for each in snapshot.task_classes
+    ]
+
+    kept = replace(snapshot, servers=servers, task_classes=tuple(classes))
+    report = run_cycle(kept, PolicySettings(), world.now + 1, reservations=world.reservations)
+
+    assert [bind.tenant for bind in report.bindings] == ["small"]
+
+
+def test_nothing_is_reserved_for_a_group_that_can_never_fit() -> None:
+    world = EndingWorld(WHOLE)
+    world.submit("small", 1, 64)
+    world.decide()
+    world.submit("large", 8, 9, group="g")
+    world.decide()
+
+    assert world.list_reserved() == []
+
+
+def test_no_group_starts_later_than_it_was_promised_for_what_was_filled_in() -> None:
+    """Run times are known, and others than the group's tenant may use what is reserved if they end before (EASY)."""
+    assert sum(fill_in(Random(seed)) for seed in range(30)) > 0, "nothing was filled in"
+
+
+def fill_in(draw: Random) -> int:
+    """Let a group come to a busy cluster, and return how many tasks used what was reserved before it started."""
+    ends: dict[str, float] = {}
+    world, demands = EndingWorld(WHOLE), (1, 2, 3)
+    world.reservations = Reservations(find_end=lambda task: ends[task.uid])
+    lasts = {("small", demand): float(draw.randint(5, 60)) for demand in demands}
+    world.most_seconds.update(lasts)
+    filled_in, promised = 0, None
+    for step in range(400):
+        world.end([uid for uid in world.running if ends[uid] <= world.now + 1])
+        for demand in demands:
+            world.submit("small", demand, draw.randint(0, 3))
+        if step == 20:
+            world.submit("large", 8, 6, group="g")
+        reserved = {each.server: each.expected for each in world.reservations.list_all() if each.group}
+        promised = max(reserved.values(), default=None) if promised is None else promised
+        report = world.decide()
+        for bind in report.bindings:
+            demand = world.running[bind.task.uid].demand_r[0]
+            ends[bind.task.uid] = world.now + lasts.get((bind.tenant, demand), 0.0)
+            filled_in += bind.server in reserved and bind.tenant == "small"
+        if any(len(plan.binds) == 6 for plan in report.plans):
+            assert promised is None or world.now <= promised + 1
+            return filled_in
+    pytest.fail("the group never started")
