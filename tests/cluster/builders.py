@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fairbind.cluster.cache.cache import ClusterCache
-from fairbind.cluster.objects.decode import NAMESPACES, NODES, PODS
+from fairbind.cluster.objects.decode import NAMESPACES, NODES, PODS, ResourceType
 from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts
 from fairbind.model import TaskClass, Wait
 
@@ -33,6 +33,8 @@ def make_pod(
     labels: Mapping[str, str] | None = None,
     uid: str | None = None,
     status: Mapping[str, Any] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    owner: Mapping[str, Any] | None = None,
     **spec: Any,
 ) -> Json:
     """A pod with one container; what is left goes into its spec."""
@@ -45,6 +47,8 @@ def make_pod(
             "resourceVersion": next_version(),
             "creationTimestamp": created,
             "labels": dict(labels or {}),
+            **({"annotations": dict(annotations)} if annotations else {}),
+            **({"ownerReferences": [{"apiVersion": "batch/v1", "controller": True, **owner}]} if owner else {}),
         },
         "spec": {
             "schedulerName": scheduler,
@@ -81,6 +85,38 @@ def make_node(
             **({"images": [{"names": [name], "sizeBytes": size} for name, size in images.items()]} if images else {}),
         },
     }
+
+
+def make_pod_group(
+    name: str = "g",
+    *,
+    namespace: str = "team",
+    uid: str | None = None,
+    created: str = "2026-01-01T00:00:00Z",
+    **spec: Any,
+) -> Json:
+    """A PodGroup of any format; what is left is its spec."""
+    meta = {"name": name, "namespace": namespace, "uid": uid or f"uid-{name}", "creationTimestamp": created}
+    return {"metadata": {**meta, "resourceVersion": next_version()}, "spec": spec}
+
+
+def make_gang(minimum: int, name: str = "g", **spec: Any) -> Json:
+    """A PodGroup of Kubernetes with a minimum."""
+    return make_pod_group(name, schedulingPolicy={"gang": {"minCount": minimum}}, **spec)
+
+
+def make_job(
+    name: str = "job",
+    *,
+    namespace: str = "team",
+    annotations: Mapping[str, str] | None = None,
+    of_pods: Mapping[str, str] | None = None,
+    **spec: Any,
+) -> Json:
+    """A Job; of_pods: the annotations of its pod template."""
+    meta = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "annotations": dict(annotations or {})}
+    template = {"metadata": {"annotations": dict(of_pods or {})}}
+    return {"metadata": {**meta, "resourceVersion": next_version()}, "spec": {"template": template, **spec}}
 
 
 def make_namespace(name: str, labels: Mapping[str, str] | None = None) -> Json:
@@ -123,6 +159,17 @@ class Cluster:
     def add_namespaces(self, *namespaces: Json) -> None:
         for namespace in namespaces:
             self.cache.namespaces.apply(read_namespace(namespace))
+
+    def put_objects(self, resource_type: ResourceType[Any], *objects: Json) -> None:
+        """Tell of PodGroups or Jobs."""
+        feed = dict(self.cache.group_feeds)[resource_type]
+        for each in objects:
+            feed.apply(resource_type.decode_item(json.dumps(each).encode()))
+
+    def delete_object(self, resource_type: ResourceType[Any], gone: Json) -> None:
+        """Tell that a PodGroup or a Job is gone."""
+        gone = {**gone, "metadata": {**gone["metadata"], "resourceVersion": next_version()}}
+        dict(self.cache.group_feeds)[resource_type].delete(resource_type.decode_item(json.dumps(gone).encode()))
 
     def change_pod(self, pod: Json, change: Callable[[Json], object] = lambda _: None) -> Json:
         """Tell of a newer version of a pod."""

@@ -205,7 +205,8 @@ class HistoricWorld:
     def find_pod(self, uid: str) -> Pod | None:
         return None if self._withdraws and self._draw.random() < 0.1 else self._pods.get(uid)
 
-    def assume(self, uid: str, node: str) -> bool:
+    def assume(self, uid: str, node: str, *, joins: bool = False) -> bool:
+        assert not joins
         if (self._withdraws and self._draw.random() < 0.1) or uid not in self._pods or uid in self._held:
             return False
         self._held[uid] = node
@@ -258,7 +259,7 @@ class HistoricWorld:
         baseline: Policy | None = None,
         explains: bool = True,
         finds_rivals: bool = True,
-        may_have: Callable[[str], bool] = lambda _tenant: True,
+        may_have: Callable[[str, int], bool] = lambda _tenant, _count: True,
         reservations: Reservations | None = None,
     ) -> CycleReport:
         self._spend(self._draw.uniform(0.0, self._history.longest_cycle_seconds))

@@ -12,7 +12,7 @@ from fairbind.cluster.messages import (
     format_unschedulable,
     word_rejection,
 )
-from fairbind.model import FairnessReason, Rejection, RejectionKind
+from fairbind.model import FairnessReason, Precedence, Rejection, RejectionKind
 from kube.writers.waiting import make_tasks, make_wait
 from rejections import NOT_READY, PORT_CONFLICT, UNCLAIMED, UNREADABLE, lack, taint, unsupported
 
@@ -45,6 +45,9 @@ WORDS = {
     RejectionKind.VOLUME_IN_USE: IN_USE,
     RejectionKind.NOT_SUPPORTED: "{a}",
     RejectionKind.UNREADABLE: "unreadable fields",
+    RejectionKind.AT_LIMIT: "node(s) at the limit for {a}",
+    RejectionKind.KEPT_BACK: "node(s) had only {a}",
+    RejectionKind.GANG_INCOMPLETE: "{a}",
     RejectionKind.LATER: "other pods of its tenant, with too many different constraints or requests, come first",
 }
 
@@ -162,6 +165,34 @@ def test_the_reason_of_fairness_follows(share: float, next_share: float, shown: 
         f"0/1 nodes are available: 1 Insufficient cpu. tenant a waits: its weighted share {shown[0]} "
         f"is above {shown[1]} of b, which takes the next free capacity."
     )
+
+
+@pytest.mark.parametrize(
+    ("by", "compared", "shown"),
+    [
+        (
+            Precedence.LEVEL,
+            ("one", "two"),
+            "the weighted share 0.30 of one is above 0.10 of two and b is next there, so it takes",
+        ),
+        (Precedence.PRIORITY, None, "b has a higher priority than a, so it takes"),
+        (
+            Precedence.GUARANTEE,
+            ("a", "two"),
+            "two comes before a by its guarantee and b is next there, so it takes",
+        ),
+    ],
+)
+def test_in_a_tree_the_reason_names_the_siblings_that_were_compared(
+    by: Precedence, compared: tuple[str, str] | None, shown: str
+) -> None:
+    reason = FairnessReason(0.3, "b", 0.1, by=by, compared=compared)
+    wait = make_wait(TASKS, (lack("cpu"), 1), fairness=reason)
+
+    assert format_unschedulable(wait, 1).endswith(f"tenant a waits: {shown} the next free capacity.")
+    hidden = format_unschedulable(wait, 1, shows_others=False)
+    assert "two" not in hidden
+    assert " b " not in hidden
 
 
 def test_shares_that_differ_by_less_than_can_be_shown_are_shown_all_the_same() -> None:

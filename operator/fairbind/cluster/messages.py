@@ -13,7 +13,9 @@ import datetime as dt
 import re
 from collections.abc import Hashable, Mapping
 
-from fairbind.model import FairnessReason, Rejection, RejectionKind, Rejections, Wait
+from fairbind.cluster.objects.facts import PODS
+from fairbind.cluster.objects.quantity import format_quantity
+from fairbind.model import FairnessReason, GroupWait, Precedence, Rejection, RejectionKind, Rejections, Wait
 
 MAX_CHARACTERS = 1024
 """No message is longer: it is stored in each of the pods, and events hold no more."""
@@ -67,8 +69,14 @@ _WORDS: Mapping[RejectionKind, str] = {
     "already in-use by another pod",
     RejectionKind.NOT_SUPPORTED: "{}",
     RejectionKind.UNREADABLE: "unreadable fields",
+    RejectionKind.AT_LIMIT: "node(s) at the limit for {}",
+    RejectionKind.KEPT_BACK: "node(s) had only {}",
+    RejectionKind.GANG_INCOMPLETE: "{}",
     RejectionKind.LATER: "other pods of its tenant, with too many different constraints or requests, come first",
 }
+
+MAX_KINDS = 4
+"""A message says of so many kinds of a group's pods how many do not fit."""
 
 SCHEDULER_ERROR = "SchedulerError"
 """The reason of the condition of a pod whose binding was not accepted; kube-scheduler has the same word."""
@@ -79,6 +87,8 @@ _BLOCKED_REASONS: Mapping[RejectionKind, str] = {
     RejectionKind.VOLUME_IN_USE: "ClaimNotReady",
     RejectionKind.NOT_SUPPORTED: "NotSupported",
     RejectionKind.UNREADABLE: "InvalidSpec",
+    RejectionKind.AT_LIMIT: "AtLimit",
+    RejectionKind.GANG_INCOMPLETE: "GangIncomplete",
     RejectionKind.LATER: "Queued",
 }
 
@@ -98,8 +108,9 @@ def compute_condition_reason(wait: Wait) -> str:
     Autoscalers add a node for each pod that is "Unschedulable", so a pod that no further node could help has another
     reason.
     """
-    if wait.blocked is not None and not wait.blocked.kind.one_more_server_could_help:
-        return _BLOCKED_REASONS[wait.blocked.kind]
+    rejection = wait.blocked or wait.at_limit
+    if rejection is not None and not rejection.kind.one_more_server_could_help:
+        return _BLOCKED_REASONS[rejection.kind]
     return UNSCHEDULABLE
 
 
@@ -115,12 +126,18 @@ def format_refusal(deed: str, answer: str) -> str:
 
 
 def format_unschedulable(
-    wait: Wait, node_count: int, *, blocked_detail: str | None = None, shows_taints: bool = False
+    wait: Wait,
+    node_count: int,
+    *,
+    blocked_detail: str | None = None,
+    shows_taints: bool = False,
+    shows_others: bool = True,
 ) -> str:
     """Return the message for a pod's condition and events.
 
     node_count: all nodes of the cluster. blocked_detail: for a blocked class, the very thing that this pod carries.
-    shows_taints: whether it names each taint with its key and value.
+    shows_taints: whether it names each taint with its key and value. shows_others: whether it names the tenant that
+    comes before.
 
     >>> from fairbind.model import Placement, Task, TaskClass
     >>> import numpy as np
@@ -136,17 +153,23 @@ def format_unschedulable(
     message = f"0/{node_count} nodes are available"
     if wait.blocked is not None:
         return shorten(f"{message}: {_format_blocked(wait.blocked, blocked_detail, node_count)}.")
-    ending = _format_ending(wait)
+    of_group = "" if wait.group is None else f"{_format_group(wait.group)}; "
+    ending = _format_ending(wait, shows_others=shows_others)
     rejections = wait.rejections if shows_taints else _merge_taints(wait.rejections)
-    reasons = _format_rejections(rejections, MAX_CHARACTERS - len(message) - len(": .") - len(ending))
-    return shorten(f"{message}: {reasons}.{ending}" if reasons else f"{message}.{ending}")
+    reasons = _format_rejections(rejections, MAX_CHARACTERS - len(message) - len(of_group) - len(": .") - len(ending))
+    told = f"{of_group}{reasons}".removesuffix("; ")
+    return shorten(f"{message}: {told}.{ending}" if told else f"{message}.{ending}")
 
 
-def _format_ending(wait: Wait) -> str:
+def _format_ending(wait: Wait, *, shows_others: bool) -> str:
     """Return what follows the reasons of the nodes, with a space before it."""
     if wait.is_too_large:
         return f" {_TOO_LARGE}"
-    fairness = "" if wait.fairness is None else f" {_format_fairness(wait.task_class.tenant, wait.fairness)}"
+    if wait.at_limit is not None:
+        return f" The limit for {wait.at_limit.subject} is reached."
+    if wait.fairness is None:
+        return _format_reserved(wait)
+    fairness = f" {_format_fairness(wait.task_class.tenant, wait.fairness, shows_others=shows_others)}"
     return fairness + _format_reserved(wait)
 
 
@@ -167,7 +190,8 @@ def compute_signature(wait: Wait, *, shows_taints: bool = False) -> Hashable:
     """
     rejections = wait.rejections if shows_taints else _merge_taints(wait.rejections)
     reasons = frozenset(rejection for rejection, _ in rejections)
-    return wait.blocked, wait.is_too_large, wait.reserved_on > 0, reasons
+    group = None if wait.group is None else wait.group.name
+    return wait.blocked, wait.at_limit, wait.is_too_large, wait.reserved_on > 0, group, reasons
 
 
 def compute_gist(message: str) -> str:
@@ -230,7 +254,7 @@ def _format_blocked(blocked: Rejection, detail: str | None, node_count: int) -> 
     match blocked.kind:
         case RejectionKind.LATER:
             return f"pod waits: {word_rejection(blocked)}"
-        case RejectionKind.CLAIM:
+        case RejectionKind.CLAIM | RejectionKind.GANG_INCOMPLETE:
             return words
         case RejectionKind.VOLUME_IN_USE:
             return f"{node_count} {words}"
@@ -242,13 +266,50 @@ def _format_blocked(blocked: Rejection, detail: str | None, node_count: int) -> 
             return f"pod has {words}, which fairbind does not honour yet"
 
 
-def _format_fairness(tenant: str, reason: FairnessReason) -> str:
-    share, next_share = _format_shares(reason.share, reason.next_share)
+def _format_group(group: GroupWait) -> str:
+    """Return what of a group's minimum fits, and what the rest asks for; a group is short of a few kinds at most.
+
+    >>> _format_group(GroupWait("team/g", 50, 37, (((0, 1, 1), 13),), (), (), ("cpu", "nvidia.com/gpu", "pods")))
+    'group team/g: 37 of 50 fit; short of 13 x {nvidia.com/gpu: 1}'
+    >>> _format_group(GroupWait("team/g", 1, 0, (), (2000, 0), (), ("cpu", "pods")))
+    'group team/g: short of {cpu: 2} that must be free before it starts'
+    """
+    if any(group.lacking_r):
+        return (
+            f"group {group.name}: short of {_format_demand(group, group.lacking_r)} that must be free before it starts"
+        )
+    kinds = [f"{count} x {_format_demand(group, demand_r)}" for demand_r, count in group.short[:MAX_KINDS]]
+    more = f" and {len(group.short) - MAX_KINDS} more" if len(group.short) > MAX_KINDS else ""
+    short = f"; short of {', '.join(kinds)}{more}" if kinds else ""
+    return f"group {group.name}: {group.fitting} of {group.lacking} fit{short}"
+
+
+def _format_demand(group: GroupWait, demand_r: tuple[int, ...]) -> str:
+    amounts = [(r, amount) for r, amount in zip(group.resources, demand_r, strict=True) if amount and r != PODS]
+    return f"{{{', '.join(f'{r}: {format_quantity(r, amount)}' for r, amount in amounts)}}}"
+
+
+def _format_fairness(tenant: str, reason: FairnessReason, *, shows_others: bool) -> str:
+    takes = reason.next_tenant if shows_others else "another tenant"
     reserved = f"; free capacity on {reason.reserved_on} node(s) is reserved for it" if reason.reserved_on else ""
-    return (
-        f"tenant {tenant} waits: its {reason.measure} {share} is above {next_share} of {reason.next_tenant}, "
-        f"which takes the next free capacity{reserved}."
-    )
+    own, other = reason.compared or (tenant, reason.next_tenant)
+    other = other if shows_others else "another tenant"
+    if reason.by is Precedence.LEVEL and reason.compared is None:
+        share, next_share = _format_shares(reason.share, reason.next_share)
+        return (
+            f"tenant {tenant} waits: its {reason.measure} {share} is above {next_share} of {other}, "
+            f"which takes the next free capacity{reserved}."
+        )
+    match reason.by:
+        case Precedence.LEVEL:
+            share, next_share = _format_shares(reason.share, reason.next_share)
+            compared = f"the {reason.measure} {share} of {own} is above {next_share} of {other}"
+        case Precedence.PRIORITY:
+            compared = f"{other} has a higher priority than {own}"
+        case Precedence.GUARANTEE:
+            compared = f"{other} comes before {own} by its guarantee"
+    below = "" if other == takes else f" and {takes} is next there"
+    return f"tenant {tenant} waits: {compared}{below}, so it takes the next free capacity{reserved}."
 
 
 def _format_shares(share: float, next_share: float) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import itertools
+import sys
 import time
 import tracemalloc
 from collections import Counter
@@ -21,6 +22,7 @@ from fairbind.cluster.classes.window import MAX_TENANT_PLACEMENTS
 from fairbind.cluster.filters.relevance import NodeFeatures
 from fairbind.cluster.objects.requests import MAX_RESOURCES
 from fairbind.cluster.state import nodes
+from fairbind.cluster.tenancy.tenants import parse_tenant
 from fairbind.model import PolicySettings
 from fairbind.scheduling import CycleState, UnschedulableCache, run_cycle
 from fairbind.scheduling.cycle import checks
@@ -261,3 +263,47 @@ def test_of_all_nodes_resources_those_count_that_most_nodes_offer(monkeypatch: p
     assert cluster.cache.build_snapshot().resources[4:] == ("aa.com/r5", "zz.com/gpu")
     assert cluster.find_eligible("uid-rare") != set()
     cluster.cache.check_consistent()
+
+
+def count_all_calls(happen: Callable[[], None]) -> int:
+    """How many functions are called, which no other work on the machine changes."""
+    calls = Counter[str]()
+    sys.setprofile(lambda _frame, event, _argument: calls.update([event]))
+    try:
+        happen()
+    finally:
+        sys.setprofile(None)
+    return calls["call"] + calls["c_call"]
+
+
+def count_steps_of_tenants(count: int, *, are_users: bool) -> int:
+    """Calls for a pod that comes and goes where so many tenants, or users of one tenant, have pods."""
+    cluster = Cluster()
+    user: Json = {"users": {"label": "user"}}
+    names = ["all"] if are_users else [f"t{n}" for n in range(count)]
+    specs: list[Json] = [{"namespaces": [name], **(user if are_users else {})} for name in names]
+    cluster.cache.replace_tenants(
+        parse_tenant({"metadata": {"name": name}, "spec": spec}) for name, spec in zip(names, specs, strict=True)
+    )
+    cluster.add_nodes(*(make_node(f"n{k}") for k in range(8)))
+
+    def make(n: int, **more: Any) -> Json:
+        return make_pod(f"p{n}", namespace=names[n % len(names)], labels={"user": f"u{n % count}"}, **more)
+
+    cluster.add_pods(*(make(n, node=f"n{n % 8}") for n in range(2 * count)))
+    cluster.cache.build_snapshot()
+
+    def come_and_go() -> None:
+        pod = make(2 * count + 1)
+        cluster.add_pods(pod)
+        cluster.cache.build_snapshot()
+        cluster.delete_pod(pod)
+        cluster.cache.build_snapshot()
+
+    come_and_go()
+    return count_all_calls(come_and_go)
+
+
+def test_users_of_a_tenant_cost_what_as_many_tenants_cost() -> None:
+    users, tenants = (count_steps_of_tenants(500, are_users=are_users) for are_users in (True, False))
+    assert users < 1.2 * tenants

@@ -39,8 +39,11 @@ from fairbind.cluster.classes import cluster_state, due
 from fairbind.cluster.filters.refusals import is_inside
 from fairbind.cluster.objects.facts import PodFacts
 from fairbind.cluster.state import consistency
+from fairbind.cluster.tenancy.guarantees import GuaranteeOf
 from fairbind.cluster.tenancy.tenants import TenantSpec, parse_tenant
+from fairbind.cluster.tenancy.tree import TenantTree, build_tree
 from fairbind.model import MAX_AMOUNT, PolicySettings, Snapshot, Unclaimed, Wait
+from fairbind.model.topology import LimitOf
 from fairbind.scheduling import CycleState, UnschedulableCache, run_cycle
 from fairbind.scheduling.cycle.draft import Draft
 
@@ -63,6 +66,30 @@ node_shapes = st.builds(
     ready=st.booleans(),
     unschedulable=st.booleans(),
     images=some.images,
+)
+
+
+node_amounts = st.lists(
+    st.fixed_dictionaries(
+        {
+            "resources": st.dictionaries(
+                st.sampled_from(("cpu", "pods", "gpu.io/x")), st.sampled_from(("1", "3")), min_size=1, max_size=2
+            )
+        },
+        optional={"nodes": st.sampled_from([{"matchLabels": {"disk": disk}} for disk in ("ssd", "hdd")])},
+    ),
+    max_size=2,
+)
+more_of_tenants = st.fixed_dictionaries(
+    {},
+    optional={
+        "parent": st.sampled_from(("t1", "t2", "t3", "t1")),
+        "users": st.just({"label": "app"}),
+        "priority": st.integers(0, 1),
+        "guarantee": node_amounts,
+        "limit": node_amounts,
+        "lending": st.just("Never"),
+    },
 )
 
 
@@ -166,6 +193,12 @@ class Histories(RuleBasedStateMachine):
         if uid:
             self.server.change(uid, lambda pod: pod["status"].update(startTime=f"2026-01-03T0{hour}:00:00Z"))
 
+    @rule(data=st.data(), app=st.sampled_from((*some.APPS, "")))
+    def label_pod(self, data: st.DataObject, app: str) -> None:
+        uid = self.pick_pod(data, lambda _: True)
+        if uid:
+            self.server.change(uid, lambda pod: pod["metadata"]["labels"].update(app=app))
+
     @rule(data=st.data())
     def open_gate(self, data: st.DataObject) -> None:
         uid = self.pick_pod(data, lambda pod: bool(pod["spec"].get("schedulingGates")))
@@ -210,10 +243,15 @@ class Histories(RuleBasedStateMachine):
         weight=st.sampled_from((1, 2)),
         namespaces=st.lists(st.sampled_from(some.NAMESPACES), max_size=2),
         selector=st.sampled_from((None, {"matchLabels": {"owner": "t1"}}, {"matchLabels": {"env": "prod"}})),
+        more=more_of_tenants,
     )
-    def put_tenant(self, name: str, day: int, weight: int, namespaces: list[str], selector: Json | None) -> None:
+    def put_tenant(
+        self, name: str, day: int, weight: int, namespaces: list[str], selector: Json | None, more: Json
+    ) -> None:
         meta = {"name": name, "creationTimestamp": f"2026-01-0{day}T00:00:00Z"}
-        spec = {"weight": weight, "namespaces": namespaces, "namespaceSelector": selector}
+        spec = {"weight": weight, "namespaces": namespaces, "namespaceSelector": selector, **more}
+        if more.get("parent") == name:
+            del spec["parent"]
         self.tenants[name] = parse_tenant({"metadata": meta, "spec": spec})
         self.cache.set_tenant(self.tenants[name])
 
@@ -278,9 +316,14 @@ class Histories(RuleBasedStateMachine):
     @rule(data=st.data())
     def take_back_bind(self, data: st.DataObject) -> None:
         """Let a pod wait again that was bound: no API server does that, but what-if does."""
-        uid = self.pick_pod(data, lambda pod: "nodeName" in pod["spec"] and pod["metadata"]["uid"] not in self.assumed)
+        uid = self.pick_pod(data, self.is_bound_by_others)
         if uid:
             self.server.change(uid, lambda pod: pod["spec"].pop("nodeName"))
+
+    def is_bound_by_others(self, pod: Json) -> bool:
+        """A pod of which a binding failed and that is bound all the same is not postponed any more."""
+        uid = pod["metadata"]["uid"]
+        return "nodeName" in pod["spec"] and uid not in self.assumed and uid not in self.postponed
 
     def find_waiting(self) -> list[str]:
         return sorted(task.uid for c in self.cache.build_snapshot().task_classes for task in c.tasks)
@@ -394,8 +437,52 @@ class Histories(RuleBasedStateMachine):
         for name, free in zip(snapshot.servers.names, cpu_k, strict=True):
             allocatable = dict(read_node(nodes[name]).allocatable).get("cpu", 0)
             assert free == max(allocatable - expected.node_cpu[name], -MAX_AMOUNT)
+        self.check_tree(snapshot)
+
+    def check_tree(self, snapshot: Snapshot) -> None:
+        """Who is below whom, with what: by plain loops over Tenants, pods and nodes."""
+        tree, hierarchy = build_tree(self.tenants.values()), snapshot.hierarchy
+        one = {name: spec.weight for name, spec in self.tenants.items() if name not in tree.inner}
         weights = {tenant.name: tenant.weight for tenant in snapshot.tenants}
-        assert weights == {name: Fraction(1) for name in weights} | {n: t.weight for n, t in self.tenants.items()}
+        assert weights == {name: Fraction(1) for name in weights} | one
+        assert {name: each.tenant.weight for name, each in hierarchy.inner.items()} == {
+            name: self.tenants[name].weight for name in tree.inner
+        }
+        for name, each in hierarchy.inner.items():
+            assert each.place.parent == tree.parent_of.get(name)
+            below = [
+                leaf
+                for leaf in snapshot.tenants
+                if name in [one.tenant.name for one in hierarchy.list_above(leaf.name)]
+            ]
+            held_r = tuple(map(sum, zip(*(leaf.allocated_r for leaf in below), strict=True)))
+            assert each.tenant.allocated_r == (held_r or (0,) * len(snapshot.resources))
+        for leaf in snapshot.tenants:
+            tenant = leaf.name.split("@")[-1]
+            parent = tenant if tenant in tree.inner else tree.parent_of.get(tenant)
+            assert hierarchy.get_place(leaf.name).parent == parent
+        assert snapshot.held == self.compute_held(tree)
+
+    def compute_held(self, tree: TenantTree) -> dict[Any, int]:
+        held: Counter[Any] = Counter()
+        nodes = {name: dict(read_node(node).labels) for name, node in self.server.objects["nodes"].items()}
+        for name, spec in self.tenants.items():
+            for kind, entries in ((LimitOf, spec.limit), (GuaranteeOf, spec.guarantee)):
+                held.update({kind(name, n, r): 0 for n, entry in enumerate(entries) for r, _ in entry.amounts})
+        for uid, pod in self.server.objects["pods"].items():
+            facts = read_pod(pod)
+            owner = self.find_owner(facts.namespace)
+            node = facts.node or (None if facts.terminating else self.assumed.get(uid))
+            if facts.finished or owner is None or node is None or not self.is_counting(node):
+                continue
+            for name in (owner, *tree.list_above(owner)):
+                spec = self.tenants[name]
+                for kind, entries in ((LimitOf, spec.limit), (GuaranteeOf, spec.guarantee)):
+                    for n, entry in enumerate(entries):
+                        if entry.selector is None or entry.selector.is_met_by(nodes[node]):
+                            for resource, _ in entry.amounts:
+                                held[kind(name, n, resource)] += dict(facts.demand.real).get(resource, 0)
+        return dict(held)
 
     def compute_expected(self) -> Expected:
         expected = Expected()
@@ -425,7 +512,7 @@ class Histories(RuleBasedStateMachine):
             elif is_ours_to_place(facts) and uid not in self.postponed:
                 assert tenant is not None
                 expected.waiting[uid] = tenant
-                is_refused = self.unclaimed == Unclaimed.REFUSE and tenant not in self.tenants
+                is_refused = self.unclaimed == Unclaimed.REFUSE and self.find_owner(facts.namespace) is None
                 if facts.unsupported is None and not is_refused:
                     expected.node_cpu[facts.nominated_node] += dict(facts.demand.real).get("cpu", 0)
             elif facts.scheduler != SCHEDULER and not facts.terminating and not facts.gated:
@@ -437,15 +524,21 @@ class Histories(RuleBasedStateMachine):
         return node is not None and is_inside(read_node(node), self.selector)
 
     def find_tenant(self, facts: PodFacts) -> str | None:
-        namespace = facts.namespace
+        namespace, owner = facts.namespace, self.find_owner(facts.namespace)
+        if owner is not None:
+            user = dict(facts.labels).get("app", "")
+            return owner if self.tenants[owner].users_label is None else f"{user}@{owner}"
+        if namespace == SYSTEM and facts.scheduler != SCHEDULER:
+            return None
+        return "ns/*" if self.unclaimed == Unclaimed.TOGETHER else f"ns/{namespace}"
+
+    def find_owner(self, namespace: str) -> str | None:
         labels = self.server.objects["namespaces"].get(namespace, {}).get("metadata", {}).get("labels")
         for spec in sorted(self.tenants.values(), key=lambda spec: (spec.created, spec.name)):
             is_selected = spec.selector is not None and labels is not None and spec.selector.is_met_by(labels)
             if namespace in spec.namespaces or (is_selected and namespace != SYSTEM):
                 return spec.name
-        if namespace == SYSTEM and facts.scheduler != SCHEDULER:
-            return None
-        return "ns/*" if self.unclaimed == Unclaimed.TOGETHER else f"ns/{namespace}"
+        return None
 
 
 def is_ours_to_place(facts: PodFacts) -> bool:

@@ -53,6 +53,25 @@ def test_an_overview_that_is_built_again_is_the_same_and_leaves_the_picture_alon
     assert overviews[0].tenants[0].pending == {"queued": 1, "insufficient": 3, "ineligible": 1, "unsupported": 1}
 
 
+def test_what_is_free_and_too_scattered_for_a_group_is_told() -> None:
+    """Two pods of 2 fit in 4 cores that are free, but not in 1, 1 and 2."""
+    cluster = Cluster()
+    cluster.add_nodes(
+        *(make_node(name, allocatable={"cpu": cpu, "pods": "9"}) for name, cpu in (("a", "1"), ("b", "1"), ("c", "2")))
+    )
+    marks = {"kueue.x-k8s.io/pod-group-total-count": "2"}
+    cluster.add_pods(
+        *(
+            make_pod(f"m{n}", requests={"cpu": "2"}, labels={"kueue.x-k8s.io/pod-group-name": "g"}, annotations=marks)
+            for n in range(2)
+        )
+    )
+    assert cluster.cache.queries.build_overview().scattered == {}
+    cluster.cache.note_waits(decide(cluster.cache).waits)
+
+    assert cluster.cache.queries.build_overview().scattered["cpu"] == 4.0
+
+
 def make_waiting(name: str, second: int, **changes: Any) -> Json:
     return make_pod(name, created=f"2026-01-01T00:00:{second:02}Z", **{"requests": {"cpu": "4"}, **changes})
 

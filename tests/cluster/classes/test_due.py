@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from cluster.builders import Cluster, Json, make_node, make_pod, read_node
+from cluster.builders import Cluster, Json, make_namespace, make_node, make_pod, read_node
 from cluster.counting import count_calls
 from fairbind.cluster.classes import cluster_state, due
 from fairbind.cluster.classes.snapshot import SnapshotBuilder
 from fairbind.cluster.loop.deciding import Decider
 from fairbind.cluster.loop.pacing_events import RunCycle
+from fairbind.cluster.tenancy.tenants import parse_tenant
 from fairbind.model import CycleReport, Snapshot, TaskClass
 
 HOST = "kubernetes.io/hostname"
@@ -104,10 +105,16 @@ def test_an_event_costs_a_snapshot_no_more_than_a_part_of_the_classes(monkeypatc
 
 
 @pytest.mark.usefixtures("parts_of_three")
-def test_the_first_of_each_tenant_go_over_first() -> None:
+@pytest.mark.parametrize("users", [1, 4])
+def test_the_first_of_each_tenant_go_over_first(users: int) -> None:
     world = World("a", "b")
+    if users > 1:
+        spec = {"namespaces": ["x"], "users": {"label": "user"}}
+        world.cache.replace_tenants([parse_tenant({"metadata": {"name": "x"}, "spec": spec})])
+        world.cluster.add_namespaces(make_namespace("x"))
     for n, tenant in enumerate(("x", "x", "x", "x", "y", "z")):
-        world.cluster.add_pods(make_waiting(f"p{n}", tenant, 9_000 - n, priority=n))
+        user = {"user": f"u{9 - n}"} if users > 1 else {}
+        world.cluster.add_pods(make_waiting(f"p{n}", tenant, 9_000 - n, priority=n, labels=user))
     world.decide()
     world.cordon("a")
     first = world.decide()[0].changes

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from random import Random
+from typing import Any
 
 import pytest
 
-from cluster.builders import Cluster, Json, make_node, make_pod, read_node
+from cluster.builders import Cluster, Json, make_namespace, make_node, make_pod, read_node
 from fairbind.cluster.classes import window, window_groups
 from fairbind.cluster.messages import format_unschedulable
+from fairbind.cluster.tenancy.tenants import parse_tenant
 from fairbind.model import CycleReport, PolicySettings, RejectionKind, TaskClass
 from fairbind.scheduling import run_cycle
 from fairbind.scheduling.cycle.order.task_queues import compute_sort_key
@@ -248,6 +250,52 @@ def test_many_tenants_together_have_fewer_each(tenants: int, each: int) -> None:
     of_tenant = [len([c for c in shown if c.tenant == f"ns/sprawl{t}"]) for t in range(tenants)]
     assert of_tenant == [each] * tenants
     assert name_tasks([c for c in shown if c.tenant == "ns/honest"]) == ["uid-honest"]
+
+
+def make_users(count: int) -> Cluster:
+    """A tenant with users of which each has pods that may each go to one node, and another tenant with such pods."""
+    cluster = make_cluster(0)
+    spec = {"namespaces": ["many"], "users": {"label": "user"}}
+    cluster.cache.replace_tenants([parse_tenant({"metadata": {"name": "many"}, "spec": spec})])
+    cluster.add_namespaces(make_namespace("many"))
+    for u in range(count):
+        for n in range(MOST):
+            more: dict[str, Any] = {"labels": {"user": f"u{u}"}, "affinity": pin((MOST * u + n) % NODES)}
+            cluster.add_pods(make_pod(f"u{u}-{n}", namespace="many", **more))
+    cluster.add_pods(*(make_pod(f"honest{n}", namespace="honest", affinity=pin(n)) for n in range(MOST)))
+    return cluster
+
+
+@pytest.mark.parametrize(("users", "each"), [(1, MOST), (2, MOST // 2), (20, 2)])
+def test_the_users_of_a_tenant_divide_what_one_tenant_may_have(users: int, each: int) -> None:
+    cluster = make_users(users)
+    counts = Counter(each.tenant for each in split(cluster)[0])
+    assert counts.pop("ns/honest") == MOST
+    assert counts == {f"u{u}@many": each for u in range(users)}
+    cluster.cache.check_consistent()
+
+
+def test_each_pod_of_each_user_is_looked_at() -> None:
+    cluster = make_users(20)
+    seen = set[str]()
+    for _ in range(MOST):
+        seen.update(name_tasks(split(cluster)[0]))
+        decide(cluster)
+    assert seen.issuperset(f"uid-u{u}-{n}" for u in range(20) for n in range(MOST))
+
+
+@pytest.mark.parametrize(("users", "each"), [(2, 30), (4, 20), (50, 2)])
+def test_the_users_of_a_tenant_divide_its_classes(users: int, each: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(window, "MAX_TENANT_CLASSES", 80)
+    cluster = make_users(0)
+    for u in range(users):
+        for n in range(30):
+            more: dict[str, Any] = {"labels": {"user": f"u{u}"}, "requests": {"cpu": f"{n + 1}m"}}
+            cluster.add_pods(make_pod(f"u{u}-{n}", namespace="many", **more))
+    counts = Counter(each.tenant for each in split(cluster)[0])
+    assert counts.pop("ns/honest") == MOST
+    assert counts == {f"u{u}@many": each for u in range(users)}
+    cluster.cache.check_consistent()
 
 
 def test_tenants_with_the_same_constraints_are_not_many_placements() -> None:

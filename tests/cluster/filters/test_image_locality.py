@@ -10,7 +10,7 @@ from cluster.builders import Cluster, Json, make_node, make_pod, read_node, read
 from cluster.counting import count_calls
 from cluster.filters.test_preferences_about_pods import prefer
 from cluster.filters.test_topology import SMALL, count_nodes
-from fairbind.cluster.classes import cluster_state
+from fairbind.cluster.classes import image_changes
 from fairbind.cluster.classes.snapshot import SnapshotBuilder
 from fairbind.cluster.filters.image_locality import ImageLocality
 from fairbind.cluster.filters.node_columns import NodeColumns
@@ -214,7 +214,7 @@ def make_users(count: int) -> list[Json]:
 
 
 def test_thousands_of_classes_go_over_to_an_image_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_state, "MAX_CHANGED_QUEUES", 2)
+    monkeypatch.setattr(image_changes, "MAX_CHANGED_QUEUES", 2)
     cluster = make_nodes(a={"other:1": 5000 * MIB}, b={})
     pods = make_users(6)
     cluster.add_pods(*pods, use(make_pod("twin", requests={"cpu": "5m"}), WEB))
@@ -229,7 +229,7 @@ def test_thousands_of_classes_go_over_to_an_image_in_parts(monkeypatch: pytest.M
 
 
 def test_a_queue_that_is_to_go_over_goes_over_also_under_another_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_state, "MAX_CHANGED_QUEUES", 3)
+    monkeypatch.setattr(image_changes, "MAX_CHANGED_QUEUES", 3)
     cluster = Cluster()
     cluster.add_nodes(make_node("a", labels={"host": "a"}), make_node("b"), make_node("c"))
     cluster.add_pods(*(add_label(pod) for pod in make_users(4)))
@@ -246,7 +246,7 @@ def test_a_queue_that_is_to_go_over_goes_over_also_under_another_key(monkeypatch
 
 
 def test_at_a_start_all_images_count_at_once_also_where_pods_come_before_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_state, "MAX_CHANGED_QUEUES", 2)
+    monkeypatch.setattr(image_changes, "MAX_CHANGED_QUEUES", 2)
     cluster = Cluster()
     cluster.add_pods(*make_users(5))
     cluster.add_nodes(make_node("a", images={"other:1": 5000 * MIB}), make_node("b", images={WEB: 5000 * MIB}))

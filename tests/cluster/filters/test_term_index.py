@@ -46,17 +46,21 @@ def make_affinity(kind: str, each: list[Json], *, weight: int = 1) -> Json:
     return {"podAntiAffinity": {kind: each if kind == REQUIRED else weighted}}
 
 
-def make_world(*, placed: int, select: Select, kind: str = REQUIRED) -> Cluster:
-    """Nodes with so many placed pods of one tenant, each with terms of its own about the pods of all."""
+def make_world(*, placed: int, select: Select, kind: str = REQUIRED, users_label: str | None = None) -> Cluster:
+    """Nodes with so many placed pods of one tenant, each with terms of its own about the pods of all.
+
+    users_label: of both tenants; each pod names another user.
+    """
     cluster = Cluster()
     cluster.add_namespaces(*(make_namespace(name) for name in ("evil", "good")))
     for name in ("evil", "good"):
-        cluster.cache.set_tenant(TenantSpec(name, namespaces=frozenset({name})))
+        cluster.cache.set_tenant(TenantSpec(name, namespaces=frozenset({name}), users_label=users_label))
     cluster.add_nodes(*(make_node(f"n{k}", labels={"host": f"n{k}"}) for k in range(40)))
     for n in range(placed):
         each = [{"topologyKey": "host", "namespaceSelector": {}, "labelSelector": select(n, j)} for j in range(TERMS)]
         affinity = make_affinity(kind, each, weight=1 + n % 100)
-        cluster.add_pods(make_pod(f"e{n}", namespace="evil", node=f"n{n % 20}", affinity=affinity))
+        labels = {"user": f"u{n}"} if users_label else {}
+        cluster.add_pods(make_pod(f"e{n}", namespace="evil", node=f"n{n % 20}", affinity=affinity, labels=labels))
     cluster.cache.build_snapshot()
     return cluster
 
@@ -73,7 +77,7 @@ def test_what_a_pod_of_another_tenant_is_asked_does_not_grow_with_a_tenants_term
             for n in range(20):  # each with a label of its own
                 cluster.add_pods(make_pod(f"g{n}", namespace="good", labels={"app": "web", "job": f"v{n}-0"}))
                 cluster.cache.build_snapshot()
-        selected_by = [queue.selected_by for queue in cluster.cache.state.queues_by_tenant["good"]]
+        selected_by = [queue.selected_by for queue in cluster.cache.state.waiting.by_leaf["good"]]
         assert max(map(len, selected_by)) <= 128
         cluster.cache.check_consistent()
         return counts["is_met_by"], counts["find_met"]
@@ -99,8 +103,9 @@ def test_a_placed_pod_that_only_changes_its_labels_asks_nothing(monkeypatch: pyt
     cluster.cache.check_consistent()
 
 
-def test_the_terms_of_another_tenant_count_whatever_one_tenant_has() -> None:
-    cluster = make_world(placed=PLACED, select=differs)
+@pytest.mark.parametrize("users_label", [None, "user"])
+def test_the_terms_of_another_tenant_count_whatever_one_tenant_has(users_label: str | None) -> None:
+    cluster = make_world(placed=PLACED, select=differs, users_label=users_label)
     everything = {"topologyKey": "host", "namespaceSelector": {}, "labelSelector": {}}
     cluster.add_pods(make_pod("guard", namespace="good", node="n30", affinity=repel(everything)))
     cluster.add_pods(make_pod("x", namespace="evil"))

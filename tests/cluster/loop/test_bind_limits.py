@@ -48,6 +48,15 @@ def test_a_namespace_that_fails_has_few_bindings_and_others_as_many_as_ever() ->
     assert all(limits.begin(f"o{n}", "other", "other", 0.0) for n in range(1_000))
 
 
+def test_users_of_a_tenant_have_the_places_of_their_namespace_together() -> None:
+    """A pod's user is a label, and who fails must not get more by another one."""
+    limits = make_failing()
+    begun = [n for n in range(10) if limits.begin(f"p{n}", f"u{n}@bad", "bad", 0.0)]
+    assert begun == list(range(PROBES))
+    assert not limits.begin_all([("x", "v@bad", "bad"), ("y", "w@bad", "bad")], 0.0)
+    assert limits.find_refused() == {"bad"}
+
+
 def test_a_success_ends_the_limit_and_returns_what_was_withheld_in_order() -> None:
     limits = make_failing()
     backed_off = begin(limits, 600)

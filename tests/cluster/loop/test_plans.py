@@ -7,7 +7,13 @@ from collections.abc import Sequence
 import pytest
 
 from cluster.loop.test_pacing import Machine, find
-from fairbind.cluster.loop.bind_limits import FAILURES_IN_A_ROW, PROBES, BindLimits
+from fairbind.cluster.loop.bind_limits import (
+    FAILURES_IN_A_ROW,
+    MAX_STALLED_IN_NAMESPACE,
+    PLACES_WHEN_SLOW,
+    PROBES,
+    BindLimits,
+)
 from fairbind.cluster.loop.pacing import MAX_OUTSTANDING, Pacing
 from fairbind.cluster.loop.pacing_events import (
     BackOff,
@@ -19,6 +25,7 @@ from fairbind.cluster.loop.pacing_events import (
     Forget,
     Instruction,
     Resume,
+    RunCycle,
 )
 from fairbind.cluster.other_schedulers.gate_limiter import STUCK_SECONDS, GateLimiter
 from fairbind.model import Bind, Plan, Task
@@ -63,6 +70,16 @@ def test_a_plan_of_which_one_goes_leaves_all_its_places(*, gated: bool) -> None:
 
 
 @pytest.mark.parametrize("gated", [False, True])
+def test_a_plan_that_cannot_hold_its_capacity_leaves_the_order_for_a_while(*, gated: bool) -> None:
+    machine = make_gates(8)
+    decide(machine, [make_plan(3)], 1.0, gated=gated)
+    for n in range(3):
+        assert machine.feed(BindWithdrawn(f"t{n}", is_stuck=True), 2.0) == [BackOff(f"t{n}")]
+    assert machine.pacing.get_state().outstanding == 0
+    assert find(Resume, machine.tick(2.0 + STUCK_SECONDS)) == [Resume(f"t{n}") for n in range(3)]
+
+
+@pytest.mark.parametrize("gated", [False, True])
 def test_of_a_plan_whose_second_fails_those_that_were_not_sent_wait_on(*, gated: bool) -> None:
     machine = make_gates(8)
     decide(machine, [make_plan(3)], 1.0, gated=gated)
@@ -72,19 +89,28 @@ def test_of_a_plan_whose_second_fails_those_that_were_not_sent_wait_on(*, gated:
     assert machine.pacing.get_state().outstanding == 0
 
 
-def test_no_gate_of_a_plan_is_opened_for_which_there_are_too_few_places() -> None:
-    machine, plan = make_gates(4), make_plan(3)
-    assert decide(machine, [make_plan(2, "u")], 1.0, gated=True) == [make_plan(2, "u")]
+def test_no_gate_of_a_plan_is_opened_while_no_place_is_free() -> None:
+    machine, plan = make_gates(1), make_plan(3)
+    assert decide(machine, [make_plan(1, "u")], 1.0, gated=True) == [make_plan(1, "u")]
     assert decide(machine, [plan], 10.0, gated=True) == [BackOff(f"t{n}") for n in range(3)]
-    assert machine.pacing.get_state().outstanding == 2
+    assert machine.pacing.get_state().outstanding == 1
     assert find(Resume, machine.tick(11.0 + STUCK_SECONDS)) == [Resume(f"t{n}") for n in range(3)]
 
 
 @pytest.mark.parametrize("gated", [False, True])
-def test_a_plan_that_is_larger_than_all_limits_begins_when_it_is_alone(*, gated: bool) -> None:
+def test_a_plan_that_is_larger_than_all_limits_begins_where_one_place_is_free(*, gated: bool) -> None:
     machine, plan = make_gates(8), make_plan(300)
-    assert decide(machine, [plan], 1.0, gated=gated) == [plan]
-    assert machine.pacing.get_state().outstanding == 300 > MAX_OUTSTANDING
+    assert decide(machine, [make_plan(1, "u")], 1.0, gated=gated) == [make_plan(1, "u")]
+    assert decide(machine, [plan], 10.0, gated=gated) == [plan]
+    assert machine.pacing.get_state().outstanding == 301 > MAX_OUTSTANDING
+
+
+def test_where_the_gate_of_one_is_being_opened_still_the_others_are_decided_again_at_once() -> None:
+    machine = make_gates(8)
+    decide(machine, [make_plan(1)], 1.0, gated=True)
+    assert decide(machine, [make_plan(3)], 10.0, gated=True) == [BackOff("t0")]
+    assert machine.wake_at <= 11.0
+    assert find(RunCycle, [*machine.tick(11.0), *machine.tick(12.0)])
 
 
 def fail_namespace(limits: BindLimits) -> None:
@@ -100,25 +126,58 @@ def list_members(plan: Plan, namespaces: Sequence[str]) -> list[tuple[str, str, 
 
 
 def test_no_binding_of_a_plan_begins_while_one_of_its_namespaces_has_too_few_places() -> None:
-    limits, plan = BindLimits(), make_plan(3)
+    limits, plan = BindLimits(), make_plan(300)
     fail_namespace(limits)
     assert all(limits.begin(f"p{n}", "t", "ns", 0.0) for n in range(PROBES))
-    members = list_members(plan, ["other", "ns", "other"])
+    members = list_members(plan, ["ns", *["other"] * 299])
     assert not limits.begin_all(members, 0.0)
+    assert not limits.begin("single", "t", "ns", 0.0)
 
     released = limits.release(limits.find_next_release() + 60.0)
     assert released == []  # the probes are under way
-    for n in range(PROBES):
-        limits.end(f"p{n}", 60.0, bound=True)
-    assert limits.release(61.0) == ["t0", "t1", "t2"]
-    assert limits.begin_all(members, 61.0)
+    limits.end("p0", 60.0, failed=True)
+    assert limits.release(limits.find_next_release()) == [uid for uid, *_ in members], "it returns as a whole"
+    assert limits.begin_all(members, 66.0), "although its namespace has one place"
+    assert not limits.begin("other", "t", "ns", 66.0)
 
 
-def test_a_plan_that_is_larger_than_the_places_of_its_namespace_begins_when_it_is_alone() -> None:
-    limits, plan = BindLimits(), make_plan(PROBES + 1)
-    fail_namespace(limits)
-    members = list_members(plan, ["ns"] * (PROBES + 1))
-    assert limits.begin("p", "t", "ns", 0.0)
-    assert not limits.begin_all(members, 0.0)
-    limits.end("p", 1.0)
-    assert limits.begin_all(members, 1.0)
+def test_a_plan_of_a_namespace_that_does_not_fail_begins_whatever_is_under_way() -> None:
+    limits = BindLimits()
+    assert limits.begin("single", "t", "ns", 0.0)
+    assert limits.begin_all(list_members(make_plan(300), ["ns"] * 300), 0.0)
+
+
+def make_slow(beside: int) -> BindLimits:
+    """Return limits with a plan of 30 under way, of a namespace that takes long. beside: so many other bindings."""
+    limits = BindLimits()
+    assert all(limits.begin(f"o{n}", "t", "ns", 0.0) for n in range(beside + 1))
+    assert limits.begin_all(list_members(make_plan(30), ["ns"] * 30), 0.0)
+    limits.stall(f"o{beside}", failed=False)
+    return limits
+
+
+def test_a_slow_namespace_sends_a_plan_that_is_larger_than_its_places_where_little_else_is_under_way() -> None:
+    limits = make_slow(PLACES_WHEN_SLOW - 1)
+    assert PLACES_WHEN_SLOW < 30
+    assert all(limits.may_send(f"t{n}") for n in range(30))
+
+
+def test_of_a_plan_that_a_slow_namespace_did_not_begin_to_send_nothing_is_sent_beyond_its_places() -> None:
+    limits = make_slow(PLACES_WHEN_SLOW)
+    assert not any(limits.may_send(f"t{n}") for n in range(30))
+
+
+def test_of_a_plan_that_is_sent_in_part_the_rest_follows_in_a_namespace_that_is_slow_now() -> None:
+    limits = BindLimits()
+    assert limits.begin_all(list_members(make_plan(30), ["ns"] * 30), 0.0)
+    assert limits.may_send("t0")
+    for n in range(PLACES_WHEN_SLOW + 1):
+        assert limits.begin(f"o{n}", "t", "ns", 0.0)
+    limits.stall("t0", failed=False)
+    assert all(limits.may_send(f"t{n}") for n in range(1, 30))
+    for n in range(PLACES_WHEN_SLOW):
+        limits.stall(f"o{n}", failed=False)
+    for n in range(1, MAX_STALLED_IN_NAMESPACE - PLACES_WHEN_SLOW):
+        assert limits.may_send("t29")
+        limits.stall(f"t{n}", failed=False)
+    assert not limits.may_send("t29"), "too many of its namespace take long"

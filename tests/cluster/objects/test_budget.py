@@ -244,7 +244,7 @@ def test_a_pod_above_the_budget_has_no_verdict_of_its_own_however_often_it_chang
 
 
 def test_the_guide_names_the_limits() -> None:
-    guide = (Path(__file__).parents[3] / "docs" / "pods.md").read_text(encoding="utf-8")
+    guide = (Path(__file__).parents[3] / "docs" / "reference" / "pods.md").read_text(encoding="utf-8")
     section = guide.partition("## What a pod's constraints may cost")[2].partition("\n## ")[0]
     of_waiting = [line.split("|")[2].strip() for line in section.splitlines() if line.startswith("| ")][2:]
     assert sorted(of_waiting) == sorted(f"{limit:,}" for limit, _ in MANY.values())

@@ -273,7 +273,6 @@ def test_a_resource_that_no_node_has_fits_nowhere() -> None:
         ),
         ({"volumes": [{"name": "v", "awsElasticBlockStore": {"volumeID": "x"}}]}, "awsElasticBlockStore volume 'v'"),
         ({"resourceClaims": [{"name": "gpu", "resourceClaimName": "x"}]}, "resource claim 'gpu'"),
-        ({"schedulingGroup": {"podGroupName": "g"}}, "gang scheduling"),
         ({"workloadRef": {"name": "w"}}, "gang scheduling"),
     ],
 )

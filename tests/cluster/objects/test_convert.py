@@ -66,6 +66,8 @@ def test_a_waiting_pods_owner_is_its_controller() -> None:
     assert read_pod(pod).owner is None
     pod["metadata"]["ownerReferences"] = [job]
     pod["spec"]["nodeName"] = "n1"
+    assert read_pod(pod).owner == Owner("batch/v1", "Job", "train", "u2")  # which may say that its pods are a group
+    pod["metadata"]["ownerReferences"] = [{**job, "kind": "ReplicaSet"}]
     assert read_pod(pod).owner is None
 
 

@@ -111,6 +111,15 @@ def test_a_refusal_says_who_comes_before(world: World) -> None:
     assert world.find_reason("uid-x", "a") == extender.UNKNOWN
 
 
+def test_users_of_a_tenant_come_before_each_other(world: World) -> None:
+    world.cache.set_tenant(TenantSpec("a", namespaces=frozenset("a"), users_label="user"))
+    x, y = {"user": "x"}, {"user": "y"}
+    world.add_pods(make("p", cpu="2", labels=x), make("p2", cpu="3", labels=x), make("q", labels=y))
+    world.give("uid-p", "n")
+    assert world.find_reason("uid-q") == "not its turn: tenant x@a comes before"
+    assert world.find_reason("uid-p2") == extender.OWN_TENANT
+
+
 def test_a_pod_that_is_never_decided_says_why(world: World) -> None:
     world.add_pods(make("p", scheduler="third"))
     assert world.find_reason("uid-p") == extender.OTHER_SCHEDULER

@@ -27,6 +27,19 @@ def test_no_more_are_on_their_way_than_there_are_places() -> None:
     assert gate_limiter.free == 0
 
 
+def test_users_of_a_tenant_have_one_part_together() -> None:
+    gate_limiter = GateLimiter(most=8, most_scale_ups=2)
+    round_ = gate_limiter.begin_round(0.0)
+    assert [round_.take(f"u{n}@a") for n in range(8)] == [True] * 6 + [False] * 2
+    assert [gate_limiter.open(f"p{n}", f"u{n}@a", 0.0) for n in range(8)] == [True] * 6 + [False] * 2
+    assert not gate_limiter.lets_in("v@a")
+    assert gate_limiter.open("b", B, 0.0)
+    outcomes = [gate_limiter.scale_up(f"s{n}", f"u{n}@a", 0.0) for n in range(3)]
+    assert outcomes == [ScaleUp.OPEN, ScaleUp.OPEN, ScaleUp.WAIT]
+    gate_limiter.recover("r", "v@a", 0.0)
+    assert gate_limiter.free == 0
+
+
 def test_a_gate_that_is_opened_again_takes_no_second_place() -> None:
     gate_limiter = GateLimiter(most=2)
     gate_limiter.recover("x", A, 0.0)

@@ -109,3 +109,74 @@ def test_a_round_gives_away_what_the_places_then_let_in() -> None:
         assert places.may_enter(tenant)
         places.enter(tenant, 9.0)
     assert not any(places.may_enter(tenant) for tenant in order)
+
+
+# --- plans of several ---
+
+
+def test_a_plan_takes_the_places_of_its_tenant_and_leaves_those_of_others() -> None:
+    places = Places(8)
+    begun = Round(places, 0.0)
+    assert [begun.take(A, 100), begun.take(A), begun.take(B)] == [True, False, True]
+
+
+def test_two_plans_that_need_more_places_than_there_are_do_not_begin_together() -> None:
+    gate_limiter = GateLimiter(most=8)
+    members = [(f"{A}{n}", A) for n in range(100)]
+    begun = gate_limiter.begin_round(0.0)
+    assert [begun.take(A, 100), begun.take(B, 3), begun.take(B, 2), begun.take("c")] == [True, False, True, False]
+    assert gate_limiter.open_all(members, 0.0)
+    assert gate_limiter.free == 2
+    for uid, _ in members:
+        gate_limiter.note_open(uid, 1.0)
+
+    assert not gate_limiter.open_all([(f"{B}{n}", B) for n in range(3)], 1.0)
+    assert not gate_limiter.begin_round(1.0).take(B, 3)
+    assert gate_limiter.open_all([(f"{B}{n}", B) for n in range(2)], 1.0)
+
+    for uid, _ in members:
+        gate_limiter.end(uid, 2.0, bound=True)
+    assert gate_limiter.begin_round(2.0).take(B, 100)
+
+
+def test_pods_without_a_place_are_overdue_as_others_are_and_may_be_opened_again() -> None:
+    gate_limiter = GateLimiter(most=2, timeout_seconds=5.0)
+    members = [(f"{A}{n}", A) for n in range(6)]
+    assert gate_limiter.open_all(members, 0.0)
+    assert sorted(gate_limiter.expire(5.0)) == [uid for uid, _ in members]
+    assert gate_limiter.free == 2
+    assert gate_limiter.open_all(members, 6.0)
+    for uid, _ in members:
+        gate_limiter.end(uid, 7.0)
+    assert gate_limiter.open_all([(f"{B}{n}", B) for n in range(9)], 8.0)
+
+
+def test_amid_a_round_no_plan_of_several_begins() -> None:
+    gate_limiter = GateLimiter(most=12)
+    assert [gate_limiter.let_newcomers_in(0.0).take(A, count) for count in (2, 1)] == [False, True]
+
+
+def test_a_tenant_with_a_refused_pod_has_a_plan_on_its_way_all_the_same() -> None:
+    places = Places(16)
+    places.note_refused(A)
+    begun = Round(places, 0.0)
+    assert [begun.take(A, 9), begun.take(A, 2)] == [True, False]
+
+
+@given(st.integers(1, 40), st.lists(st.tuples(st.integers(0, 4), st.integers(1, 60), st.booleans()), max_size=60))
+def test_what_a_round_gives_away_is_opened_and_exceeds_the_places_by_less_than_one_plan(
+    most: int, steps: list[tuple[int, int, bool]]
+) -> None:
+    gate_limiter, on_way = GateLimiter(most=most), list[list[str]]()
+    for number, (tenant, count, ends) in enumerate(steps):
+        if ends and on_way:
+            for uid in on_way.pop(tenant % len(on_way)):
+                gate_limiter.end(uid, float(number), bound=True)
+        members = [(f"{number}-{n}", f"t{tenant}") for n in range(count)]
+        may = gate_limiter.begin_round(float(number)).take(f"t{tenant}", count)
+        assert gate_limiter.open_all(members, float(number)) == may
+        assert may or on_way, "a plan that is alone is not kept waiting"
+        if may:
+            on_way.append([uid for uid, _ in members])
+        assert gate_limiter.free >= 0
+        assert len(gate_limiter) < most + max(map(len, on_way), default=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +11,7 @@ from cluster.builders import make_node, make_pod
 from cluster.state.test_gate import OTHER, World, make_gated
 from fairbind.cluster.other_schedulers.scale_up import find_scale_ups
 from fairbind.cluster.tenancy.tenants import TenantSpec
-from fairbind.model import PolicySettings
+from fairbind.model import PolicySettings, TaskGroup
 from fairbind.scheduling import run_cycle
 
 if TYPE_CHECKING:
@@ -47,11 +48,42 @@ def test_each_tenant_has_one_and_who_has_least_comes_first(world: World) -> None
     assert find(world) == ["b-1", "a-0"]
 
 
+def test_in_a_tree_siblings_are_compared(world: World) -> None:
+    """Tenant c holds nothing, but its sibling a does; b has no part in that."""
+    team = TenantSpec("team")
+    a, c = (TenantSpec(name, namespaces=frozenset({name}), parent="team") for name in "ac")
+    b = TenantSpec("b", namespaces=frozenset({"b"}))
+    world.cache.replace_tenants([team, a, c, b])
+    world.add_pods(make_pod("small", namespace="b", node="a", scheduler=OTHER, requests={"cpu": "100m"}))
+    for name in "abc":
+        add(world, name, 3)
+    assert [uid[0] for uid in find(world)] == ["b", "c", "a"]
+    world.cache.replace_tenants([replace(team, priority=1), a, c, b])
+    assert [uid[0] for uid in find(world)] == ["c", "a", "b"]
+
+
 def test_where_a_policy_is_not_about_fairness_the_oldest_comes_first(world: World) -> None:
     world.cache.set_policy(PolicySettings(policy="fifo"))
     add(world, "a", 2)
     add(world, "b", 2, created="2026-01-01T00:00:05Z")
     assert find(world) == ["a-1", "b-0"]
+
+
+@pytest.mark.parametrize(("lacking", "found"), [(1, ["b-1", "a-0"]), (2, ["a-0"])])
+def test_of_a_group_that_lacks_more_than_one_pod_no_gate_opens_alone(
+    world: World, lacking: int, found: list[str]
+) -> None:
+    add(world, "a", 3)
+    add(world, "b", 3)
+    snapshot = world.cache.build_snapshot()
+    report = run_cycle(snapshot, world.cache.settings, 0.0)
+    group = TaskGroup("b/group", lacking)
+    waits = tuple(
+        replace(each, task_class=replace(each.task_class, group=group)) if each.task_class.tenant == "b" else each
+        for each in report.waits
+    )
+    binds = find_scale_ups(snapshot, replace(report, waits=waits), world.cache.queries.is_gated)
+    assert [bind.task.uid for bind in binds] == found
 
 
 def test_what_no_node_could_help_is_left_out(world: World) -> None:

@@ -67,7 +67,7 @@ def test_behind_the_gates_of_others_it_has_no_turn(world: World, gates: tuple[Js
     "spec",
     [
         {"resourceClaims": [{"name": "device", "resourceClaimName": "device"}]},
-        {"schedulingGroup": {"podGroupName": "gang"}},
+        {"workloadRef": {"name": "gang"}},
         {"volumes": [{"name": "disk", "gcePersistentDisk": {"pdName": "disk"}}]},
     ],
 )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from fairbind.cluster.state.holdings import (
     BoundKind,
     build_holdings,
     choose_bound_placements,
+    find_parts,
     find_tenants_part,
 )
 from fairbind.model import RunningTask, Snapshot
@@ -121,11 +123,13 @@ def test_no_more_kinds_are_told_apart_than_allowed_and_of_each_tenant_as_many(si
     assert told == sum(sizes) or told > most - len(sizes), "what one does not need is the others'"
 
 
-def test_a_tenant_with_many_frequent_placements_leaves_one_to_each_of_the_others() -> None:
+@pytest.mark.parametrize("users", [1, 8])
+def test_a_tenant_with_many_frequent_placements_leaves_one_to_each_of_the_others(users: int) -> None:
     demand = Demand((("cpu", 1),), (("cpu", 1),))
     many = {(demand, Constraints(selector=(("rank", f"{n}"),))): 1_000 - n for n in range(2 * MAX_BOUND_PLACEMENTS)}
     few = [{(demand, Constraints(selector=(("pool", f"{n}"),))): 1} for n in range(8)]
-    chosen = choose_bound_placements([many, *few])
+    by_user = {f"u{n}@many": dict(list(many.items())[n::users]) for n in range(users)}
+    chosen = choose_bound_placements({**by_user, **{f"few{n}": kinds for n, kinds in enumerate(few)}})
 
     assert len(chosen) == MAX_BOUND_PLACEMENTS
     assert {constraints for kinds in few for _, constraints in kinds} <= set(chosen)
@@ -136,11 +140,14 @@ def test_a_tenant_with_many_frequent_placements_leaves_one_to_each_of_the_others
 def test_a_placement_that_several_tenants_have_is_counted_once() -> None:
     demand = Demand((("cpu", 1),), (("cpu", 1),))
     shared = {(demand, ANYWHERE): 2}
-    assert choose_bound_placements([shared, shared]) == [ANYWHERE]
+    assert choose_bound_placements({"a": shared, "b": shared}) == [ANYWHERE]
 
 
 def test_a_tenant_with_thousands_of_kinds_takes_none_from_another() -> None:
     assert find_tenants_part([100_000, 100], most=4_000) >= 100
+    part, users = find_parts({**{f"u{n}@many": 10 for n in range(1_000)}, "few": 100}, most=4_000)
+    assert part >= 100
+    assert 1_000 * users["many"] <= 4_000
 
 
 @given(kinds_of_a_tenant, st.integers(1, 12))

@@ -235,6 +235,21 @@ def test_only_so_many_pods_wait_on_nodes_for_volumes(cluster: VolumeCluster, mon
     cluster.cache.check_consistent()
 
 
+def test_pods_that_are_decided_together_wait_for_volumes_together(
+    cluster: VolumeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(volume_plans, "MOST_PLANS", 2)
+    monkeypatch.setattr(volume_plans, "REOPEN_PLANS", 1)
+    for number in range(4):
+        cluster.add_late_claim(f"claim-{number}")
+    cluster.add_pods(*(claiming(f"p{number}", f"claim-{number}") for number in range(4)))
+    cluster.cache.build_snapshot()
+    assert [cluster.cache.assume(f"uid-p{n}", "a", joins=n > 0) for n in range(3)] == [True] * 3
+    assert not cluster.cache.assume("uid-p3", "a")
+    assert cluster.get_class("uid-p3").blocked == claim_troubles.MANY
+    cluster.cache.check_consistent()
+
+
 def test_a_pod_that_runs_counts_no_longer_as_one_that_waits_for_volumes(
     cluster: VolumeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

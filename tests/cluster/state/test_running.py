@@ -10,7 +10,7 @@ import pytest
 
 from cluster.builders import Cluster, Json, make_node, make_pod, read_pod
 from fairbind.cluster.cache.cache import ClusterCache
-from fairbind.cluster.objects.convert import GROUP_LABEL
+from fairbind.cluster.objects.group_marks import GROUP_LABEL
 from fairbind.model import RunningTask
 
 NEW_YEAR = 1767225600.0

@@ -127,6 +127,18 @@ def test_weights_say_how_many_pods_a_share_pays_for() -> None:
     assert get_counts(cluster) == (True,) * 4
 
 
+def test_the_users_of_a_tenant_make_slots_no_scarcer_than_it_does_itself() -> None:
+    cluster = make_cluster(("b", "4", 200), cpu="256", nodes=3)
+    users: dict[str, Any] = {"namespaces": frozenset("a"), "users_label": "user"}
+    cluster.cache.set_tenant(TenantSpec("light", weight=Fraction(1, 10), **users))
+    for n in range(400):
+        cluster.add_pods(make_pod(f"a-{n}", namespace="a", requests={"cpu": "1"}, labels={"user": f"u{n % 40}"}))
+    assert get_counts(cluster) == COUNTS_BY_DEFAULT
+    cluster.cache.set_tenant(TenantSpec("light", weight=Fraction(1), **users))
+    assert get_counts(cluster) == (True,) * 4
+    cluster.cache.check_consistent()
+
+
 @pytest.mark.parametrize(
     "spec",
     [

@@ -11,6 +11,7 @@ import pytest
 from cluster.builders import Cluster, Json, make_node, make_pod, next_version, read_pod
 from fairbind.cluster.messages import format_unschedulable
 from fairbind.cluster.state import term_rotation
+from fairbind.cluster.tenancy.tenants import TenantSpec
 from fairbind.model import CycleReport, RejectionKind
 from fairbind.scheduling import run_cycle
 from seeds import draw_seeds
@@ -61,6 +62,14 @@ def test_so_many_terms_are_counted_and_the_rest_says_that_it_waits_its_turn() ->
     later = [wait for wait in report.waits if wait.blocked is not None]
     assert [(wait.waiting, wait.blocked and wait.blocked.kind) for wait in later] == [(6, RejectionKind.LATER)]
     assert "come first" in format_unschedulable(later[0], 1)
+    assert count_watched(cluster) <= MOST
+
+
+def test_users_of_a_tenant_have_their_terms_looked_at_together() -> None:
+    cluster = make_cluster()
+    cluster.cache.set_tenant(TenantSpec("t", namespaces=frozenset({"team"}), users_label="user"))
+    cluster.add_pods(*(make_wishing(n, labels={"user": f"u{n}"}) for n in range(10)))
+    cycle(cluster)
     assert count_watched(cluster) <= MOST
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.builders import Cluster, make_namespace, make_node, make_pod
+from fairbind.cluster.tenancy.node_amounts import NodeAmounts
 from fairbind.cluster.tenancy.tenants import Directory, TenantSpec, parse_tenant
 from fairbind.model import InvalidProblemError, PolicySettings, Unclaimed
 from fairbind.scheduling import run_cycle
@@ -34,8 +35,30 @@ def test_a_tenant_object_is_read_in_full() -> None:
     assert (spec.uid, spec.generation, spec.created) == ("uid-a", 3, 1767225600.0)
 
 
+def test_a_place_in_the_tree_is_read() -> None:
+    amounts = [{"resources": {"cpu": "1500m"}}]
+    spec = make_spec(
+        "a",
+        parent="b",
+        priority=-1000,
+        guarantee=amounts,
+        lending="Never",
+        minRuntimeSeconds=600,
+        users={"label": "fairbind.io/user"},
+    )
+    assert (spec.parent, spec.priority, spec.lends, spec.min_runtime_seconds) == ("b", -1000, False, 600)
+    assert spec.guarantee == (NodeAmounts(None, (("cpu", 1500),)),)
+    assert spec.users_label == "fairbind.io/user"
+    assert not spec.is_deleted
+    assert make_spec("a", lending="Always") == make_spec("a")
+
+
+def test_a_deletion_that_has_begun_is_known() -> None:
+    assert parse_tenant({"metadata": {"name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z"}}).is_deleted
+
+
 def test_what_is_left_out_has_defaults_and_what_is_unknown_is_ignored() -> None:
-    spec = parse_tenant({"metadata": {"name": "a"}, "spec": {"guarantee": {"cpu": "1"}}})
+    spec = parse_tenant({"metadata": {"name": "a"}, "spec": {"reclaim": {"cpu": "1"}}})
     assert spec == TenantSpec("a")
     assert parse_tenant({"metadata": {"name": "a"}}).weight == 1
 
@@ -67,6 +90,20 @@ def test_weights_may_be_whole_numbers_and_quantities(weight: object) -> None:
         ({"namespaces": [1]}, "spec.namespaces"),
         ({"namespaceSelector": {"matchLabels": {"a": 1}}}, "spec.namespaceSelector"),
         ({"namespaceSelector": "x"}, "spec.namespaceSelector"),
+        ({"parent": ""}, "spec.parent must be the name of another Tenant, not ''"),
+        ({"parent": "a"}, "spec.parent"),
+        ({"parent": 1}, "spec.parent"),
+        ({"priority": 1001}, "spec.priority must be a whole number from -1000 to 1000, not 1001"),
+        ({"priority": "high"}, "spec.priority"),
+        ({"guarantee": [{"resources": {}}]}, "spec.guarantee[0].resources"),
+        ({"guarantee": [{"resources": {"cpu": -1}}]}, "spec.guarantee[0].resources[cpu]"),
+        ({"lending": "Sometimes"}, "spec.lending must be Always or Never, not 'Sometimes'"),
+        ({"lending": []}, "spec.lending"),
+        ({"minRuntimeSeconds": -1}, "spec.minRuntimeSeconds"),
+        ({"users": {}}, "spec.users must have the field label, the key of a label, not {}"),
+        ({"users": {"label": ""}}, "spec.users"),
+        ({"users": {"label": "a", "weight": 2}}, "spec.users"),
+        ({"users": "a"}, "spec.users"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_by_its_field(spec: dict[str, Any], field: str) -> None:
@@ -303,7 +340,7 @@ def test_what_a_refused_pod_asks_for_in_vain_is_said_first() -> None:
     """Its message names the very thing, which goes with no other reason."""
     cluster = make_cluster()
     choose(cluster, Unclaimed.REFUSE)
-    cluster.add_pods(make_pod("odd", namespace="x", schedulingGroup={"podGroupName": "g"}))
+    cluster.add_pods(make_pod("odd", namespace="x", workloadRef={"name": "w"}))
 
     assert cluster.get_class("uid-odd").blocked == unsupported("gang scheduling")
 

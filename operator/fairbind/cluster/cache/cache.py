@@ -18,15 +18,15 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 import msgspec
 
 from fairbind.cluster.cache.feeds import Feed
-from fairbind.cluster.cache.object_feeds import make_device_feeds, make_volume_feeds
+from fairbind.cluster.cache.object_feeds import make_device_feeds, make_group_feeds, make_volume_feeds
 from fairbind.cluster.cache.queries import ListClosed, Queries
 from fairbind.cluster.classes.cluster_state import ClusterState
 from fairbind.cluster.classes.snapshot import Scale, SnapshotBuilder
 from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts
 from fairbind.cluster.state.consistency import check_same, describe
 from fairbind.cluster.state.forecast import find_opened
-from fairbind.cluster.state.kubelet_refusals import Rest, TenantRequests
-from fairbind.cluster.state.pods import PodEntry, PodRecord, find_detail, find_tenant, is_waiting
+from fairbind.cluster.state.kubelet_refusals import Rest, TenantRequests, find_kind
+from fairbind.cluster.state.pods import PodEntry, PodRecord, describe_pod, find_detail, find_tenant
 from fairbind.cluster.state.positions import Bound, Waiting
 from fairbind.cluster.tenancy.tenants import SYSTEM_NAMESPACES, Directory, TenantSpec
 from fairbind.model import PolicySettings, ServerTable, Snapshot, Targets, Wait
@@ -41,13 +41,15 @@ class ClusterCache:
     gated_scheduler: another scheduler, whose pods of tenants wait behind our gate; None: there is none.
     asking: schedulers that ask which pod is next before they place a pod of a tenant.
     narrows_to_nodes: whether these pods are narrowed to the best nodes also where the policy decides no class of nodes.
+    kept_seconds: for how long places of lost members are kept for their groups; 0: they are not.
+    other_names: pods with these schedulerNames are placed, too, as if they had `scheduler_name`.
     is_limited: whether a snapshot shows a tenant's very many different pods one part after the other, as the operator
     must. on_arrival: called with the UID of a pod of those schedulers that has come to a node (True), or is gone
     (False). on_opened: called with the UID of such a pod whose gate was opened. on_reserved: called with the UID of
     such a pod for which other capacity is reserved than was decided for it (True), or none (False).
     on_rejection: called with what for, when a kubelet refused one of our pods. list_closed: see `Queries`.
     wall_clock: seconds since the epoch.
-    volume_feeds, device_feeds: for each kind of object about volumes, and about devices, where it goes.
+    volume_feeds, device_feeds, group_feeds: for each kind of object about volumes, devices and groups, where it goes.
     queries: what others ask. state: of the cluster, to be changed by the cache only.
     """
 
@@ -60,6 +62,8 @@ class ClusterCache:
         gated_scheduler: str | None = None,
         asking: frozenset[str] = frozenset(),
         narrows_to_nodes: bool = False,
+        kept_seconds: float = 0.0,
+        other_names: frozenset[str] = frozenset(),
         is_limited: bool = True,
         on_arrival: Callable[[str, bool], None] = lambda _uid, _is_bound: None,
         on_opened: Callable[[str], None] = lambda _uid: None,
@@ -69,6 +73,7 @@ class ClusterCache:
         wall_clock: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._on_change = on_change
+        self._other_names = other_names
         self._on_rejection = on_rejection
         self._wall_clock = wall_clock
         self._on_arrival = on_arrival
@@ -76,14 +81,19 @@ class ClusterCache:
         self._on_reserved = on_reserved
         directory = Directory(SYSTEM_NAMESPACES | {operator_namespace or "kube-system"})
         self.state = ClusterState(
-            scheduler_name, directory, gated_scheduler, asking=asking, narrows_to_nodes=narrows_to_nodes
+            scheduler_name,
+            directory,
+            gated_scheduler,
+            asking=asking,
+            narrows_to_nodes=narrows_to_nodes,
+            kept_seconds=kept_seconds,
         )
         self._builder = SnapshotBuilder(self.state, is_limited=is_limited)
         self._snapshot: Snapshot | None = None
         self._decided: ServerTable | None = None
         self.queries = Queries(self.state, self.build_snapshot, list_closed)
         self.pods: Feed[PodFacts] = Feed(
-            key=lambda pod: pod.uid, put=self._put_pod, remove=self._remove_pod, known=self.state.entries.keys
+            key=lambda pod: pod.uid, put=self._put_named, remove=self._remove_pod, known=self.state.list_pods
         )
         self.nodes: Feed[NodeFacts] = Feed(
             key=lambda node: node.name, put=self._put_node, remove=self._remove_node, known=self._find_node_names
@@ -96,6 +106,7 @@ class ClusterCache:
         )
         self.volume_feeds = make_volume_feeds(self.state, self._touch)
         self.device_feeds = make_device_feeds(self.state, self._touch)
+        self.group_feeds = make_group_feeds(self.state, self._touch)
 
     # --- what others tell ---
 
@@ -135,13 +146,16 @@ class ClusterCache:
             self.state.directory.set_tenants(specs)
             self._touch()
 
-    def assume(self, uid: str, node: str) -> bool:
-        """Let a waiting pod hold its capacity on a node; False when it does not wait any more."""
+    def assume(self, uid: str, node: str, *, joins: bool = False) -> bool:
+        """Let a waiting pod hold its capacity on a node; False when it does not wait any more.
+
+        Also when it cannot have its volumes there. joins: whether others of its plan hold their capacity already.
+        """
         entry = self.state.entries.get(uid)
         if entry is None or not isinstance(entry.position, Waiting):
             return False
         is_ours = not entry.facts.gated and entry.facts.scheduler not in self.state.asking
-        if entry.facts.claims and is_ours and not self._plan_volumes(entry, node):
+        if entry.facts.claims and is_ours and not self._plan_volumes(entry, node, joins=joins):
             return False  # of any other pod, who places it sees to its volumes
         entry.assumed = node
         self.state.move(entry)
@@ -181,8 +195,8 @@ class ClusterCache:
         opened = [entry for entry in find_opened(self.state.entries) if entry.facts.uid not in but][:most]
         self._reserve(self.state.forecast.find_free_nodes(self.state, opened))
         self._snapshot = None
-        tenant_of = self.state.directory.tenant_of
-        return [(e.facts.uid, tenant_of(e.facts.namespace), e.assumed is not None) for e in opened]
+        leaf_of = self.state.directory.leaf_of
+        return [(e.facts.uid, leaf_of(e.facts.namespace, e.facts.labels), e.assumed is not None) for e in opened]
 
     def _reserve(self, moves: Iterable[tuple[PodEntry, str | None]]) -> None:
         """Let pods on their way hold their capacity on other nodes, or nowhere."""
@@ -205,12 +219,12 @@ class ClusterCache:
         self.state.forecast.forget(uid)
         return not entry.facts.gated and not entry.facts.terminating
 
-    def _plan_volumes(self, entry: PodEntry, node: str) -> bool:
+    def _plan_volumes(self, entry: PodEntry, node: str, *, joins: bool) -> bool:
         """Let a pod have volumes on its node; False when another pod of the same cycle has taken what it needs."""
         state = self.state.servers.states.get(node)
         is_outdated = self._builder.closings.is_due
         known = None if state is None else state.node
-        if known is not None and self.state.volumes.plan(entry.facts, node, dict(known.labels)):
+        if known is not None and self.state.volumes.plan(entry.facts, node, dict(known.labels), joins=joins):
             return True
         if is_outdated:
             self._touch()  # what the last cycle saw is out of date; otherwise looking again would not help
@@ -280,27 +294,8 @@ class ClusterCache:
         entry = self.state.entries.get(uid)
         if entry is None:
             return None
-        facts = entry.facts
-        tenant = find_tenant(facts, self.state.directory, self.state.scheduler_name)
-        return PodRecord(
-            uid=uid,
-            namespace=facts.namespace,
-            name=facts.name,
-            ready_since=facts.created if entry.ungated is None else entry.ungated,
-            priority=facts.priority,
-            tenant=tenant or "",
-            node=facts.node,
-            assumed=None if facts.node else entry.assumed,
-            resource_version=facts.version,
-            is_waiting=is_waiting(entry.position),
-            unsupported=find_detail(entry, self.state.volumes, self.state.devices),
-            scheduled_message=facts.scheduled_message,
-            owner=facts.owner,
-            is_gated=facts.gated,
-            generation=facts.generation,
-            scheduled_generation=facts.scheduled_generation,
-            nominated_node=facts.nominated_node,
-        )
+        tenant = find_tenant(entry.facts, self.state.directory, self.state.scheduler_name)
+        return describe_pod(entry, tenant, find_detail(entry, self.state.volumes, self.state.devices))
 
     def build_snapshot(self, *, whole: bool = False) -> Snapshot:
         """Return the world as it is now; the same object as before when nothing changed.
@@ -343,6 +338,8 @@ class ClusterCache:
         check_same({"volumes": self.state.volumes.describe()}, {"volumes": rebuilt.state.volumes.describe()})
         check_same({"devices": self.state.devices.describe()}, {"devices": rebuilt.state.devices.describe()})
         check_same({"wanted": self.state.wanted.describe()}, {"wanted": rebuilt.state.wanted.describe()})
+        check_same({"groups": self.state.groups.describe()}, {"groups": rebuilt.state.groups.describe()})
+        check_same({"limits": self.state.usage.limits.get_held()}, {"limits": rebuilt.state.usage.limits.get_held()})
 
     def _rebuild(self) -> ClusterCache:
         rebuilt = ClusterCache(
@@ -362,17 +359,24 @@ class ClusterCache:
                 rebuilt._put_node(state.node)
         rebuilt.state.volumes.copy_objects(self.state.volumes)
         rebuilt.state.devices.copy_objects(self.state.devices)
+        rebuilt.state.groups.copy_objects(self.state.groups)
         for entry in self.state.entries.values():
             copy = rebuilt.state.add_entry(entry.facts)
             copy.assumed, copy.postponed, copy.scales_up = entry.assumed, entry.postponed, entry.scales_up
             rebuilt.state.move(copy)
+        rebuilt.state.groups.copy_lost(self.state.groups)
         return rebuilt
 
     # --- pods ---
 
+    def _put_named(self, facts: PodFacts) -> None:
+        is_other = facts.scheduler in self._other_names
+        self._put_pod(msgspec.structs.replace(facts, scheduler=self.state.scheduler_name) if is_other else facts)
+
     def _put_pod(self, facts: PodFacts) -> None:
         if facts.finished:
             self._note_rejection(facts)
+            self.state.groups.finish(facts)
             self._remove_pod(facts.uid)
             return
         entry = self.state.entries.get(facts.uid)
@@ -395,7 +399,7 @@ class ClusterCache:
                 self.state.volumes.end_plan(facts.uid)
             entry.assumed = None
             entry.postponed = entry.scales_up = False
-        if self.state.move(entry) or self.state.volumes.has_stale or self.state.devices.has_stale:
+        if self.state.move(entry) or self.state.has_stale:
             self._touch()
         elif isinstance(entry.position, Bound) and self._follow_running(entry.position, facts):
             self._snapshot = None  # no decision depends on when a pod began to run, so no cycle is woken
@@ -413,7 +417,7 @@ class ClusterCache:
     def _follow_kubelet(self, entry: PodEntry, position: Bound, *, is_refused: bool) -> None:
         """Note that a kubelet refused a pod, or runs it."""
         if position.tenant is not None:
-            kind, refusals = (position.tenant, entry.facts.demand.real), self.state.servers.refusals
+            kind, refusals = find_kind(position.tenant, entry.facts.demand.real), self.state.servers.refusals
             note = refusals.refuse if is_refused else refusals.accept
             if note(kind, position.node):
                 self._reopen(kind)
@@ -421,15 +425,18 @@ class ClusterCache:
     def _reopen(self, kind: TenantRequests) -> None:
         """Have the classes of a tenant with these requests made again: other nodes rest for them than before."""
         tenant, requests = kind
-        queues = self.state.queues_by_tenant.get(tenant, {})
+        queues = self.state.waiting.iterate_keys(tenant)
         self.state.queues_to_build.add(key for key in queues if key.demand.real == requests)
         self._touch()
 
     def advance_rests(self, now: float) -> list[Rest]:
-        """End the rests of nodes that are over; return those that have begun since the last call.
+        """End the rests of nodes, and what is kept for groups, that are over; return rests that have begun since.
 
         now: of a clock that never goes back.
         """
+        self.state.groups.advance(now)
+        if self.state.groups.has_changed:
+            self._touch()
         news = list(self.state.servers.refusals.advance(now))
         for kind in news:
             if not isinstance(kind, Rest):
@@ -454,7 +461,7 @@ class ClusterCache:
         entry = self.state.entries.get(uid)
         if entry is not None:
             self._note_arrival(entry.facts, None)
-        if self.state.remove_entry(uid):
+        if self.state.remove_entry(uid) or self.state.groups.has_changed:
             self._touch()
 
     # --- nodes, namespaces, tenants ---

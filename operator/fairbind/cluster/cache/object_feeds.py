@@ -12,17 +12,24 @@ from fairbind.cluster.classes.cluster_state import ClusterState
 from fairbind.cluster.objects.decode import (
     ATTACHMENTS,
     CLAIMS,
+    COSCHEDULING_POD_GROUPS,
     CSI_DRIVERS,
     CSI_NODES,
     DEVICE_CLASSES,
+    JOBS,
+    POD_GROUPS,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
     STORAGE_CAPACITIES,
     STORAGE_CLASSES,
+    VOLCANO_POD_GROUPS,
     VOLUMES,
     ResourceType,
 )
 from fairbind.cluster.objects.device_facts import DeviceClassFacts, ResourceClaimFacts, SliceFacts
+from fairbind.cluster.objects.group_facts import JobFacts, PodGroupFacts
+from fairbind.cluster.objects.group_marks import GroupFormat
+from fairbind.cluster.objects.task_names import make_task_name
 from fairbind.cluster.objects.volume_facts import (
     AttachmentFacts,
     ClaimFacts,
@@ -45,7 +52,9 @@ Named = TypeVar(
     | StorageCapacityFacts
     | ResourceClaimFacts
     | DeviceClassFacts
-    | SliceFacts,
+    | SliceFacts
+    | PodGroupFacts
+    | JobFacts,
 )
 
 ObjectFeeds = tuple[tuple[ResourceType[Any], Feed[Any]], ...]
@@ -124,6 +133,35 @@ def make_device_feeds(state: ClusterState, touch: Callable[[], None]) -> ObjectF
         (RESOURCE_SLICES, feed(_get_name, devices.put_slice, devices.pools.slices)),
         (RESOURCE_CLAIMS, feed(_find_key, devices.put_claim, devices.claims, note_listed)),
     )
+
+
+def make_group_feeds(state: ClusterState, touch: Callable[[], None]) -> ObjectFeeds:
+    """Return the feeds of PodGroups and Jobs. touch: called when a decision may be another."""
+    groups = state.groups
+
+    def feed_pod_groups(kind: GroupFormat) -> Feed[PodGroupFacts]:
+        def change(name: str, facts: PodGroupFacts | None) -> None:
+            groups.put_pod_group(kind, name, facts)
+            touch()
+
+        return _make_feed(_name_object, change, groups.pod_groups[kind])
+
+    def change_job(name: str, facts: JobFacts | None) -> None:
+        facts = None if facts is None or facts.mark is None else facts
+        if groups.jobs.get(name) != facts:
+            groups.put_job(name, facts)
+            touch()
+
+    return (
+        (POD_GROUPS, feed_pod_groups(GroupFormat.NATIVE)),
+        (VOLCANO_POD_GROUPS, feed_pod_groups(GroupFormat.VOLCANO)),
+        (COSCHEDULING_POD_GROUPS, feed_pod_groups(GroupFormat.COSCHEDULING)),
+        (JOBS, _make_feed(_name_object, change_job, groups.jobs)),
+    )
+
+
+def _name_object(facts: PodGroupFacts | JobFacts) -> str:
+    return make_task_name(facts.namespace, facts.name)
 
 
 def _make_feed(

@@ -9,27 +9,23 @@ its name is a pod author's free text.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
-from math import inf
 
 import numpy as np
 
+from fairbind.cluster.cache.tenant_overviews import NO_FAIR_SHARES, describe_tenants, to_people
 from fairbind.cluster.classes.task_queue import TaskQueue
-from fairbind.cluster.objects.facts import CPU
-from fairbind.cluster.objects.quantity import MILLI
-from fairbind.cluster.state.node_state import add_amounts
 from fairbind.cluster.state.queue_keys import QueueKey
-from fairbind.cluster.state.usage import TenantUsage, Unplaced
-from fairbind.model import Snapshot, Task, Tenant, Wait, compute_dominant_share, compute_weighted_share
+from fairbind.cluster.state.usage import Usage
+from fairbind.cluster.tenancy.tenants import TenantSpec
+from fairbind.cluster.tenancy.users import find_tenant_of_leaf
+from fairbind.model import Snapshot, Task, Wait
 from fairbind.model.overview import (
-    GATED,
+    AT_LIMIT,
     INELIGIBLE,
     OTHER_CLASSES,
     PENDING_REASON_OF,
-    PLACING,
     QUEUED,
     ClusterOverview,
     ServerClassOverview,
@@ -39,23 +35,12 @@ from fairbind.model.overview import (
     find_pending_reason,
     find_share_gap,
 )
+from fairbind.model.reservations import Reserved
 from fairbind.model.servers import IndexArray, IntArray
-from fairbind.scheduling import compute_virtual_dominant_shares
 from fairbind.scheduling.cycle.waits.reaches import Reaches
 
 SHOWN_CLASSES = 32
 """Of so many server classes, the largest, capacity and allocation are shown each by itself."""
-MOST_CLASSES = 8
-"""Virtual dominant shares are shown on at most so many classes a tenant: those that hold most of its pods."""
-
-
-def to_people_units(resource: str, amount: float) -> float:
-    """Return base units as cores, bytes or counts.
-
-    >>> to_people_units("cpu", 1500), to_people_units("memory", 1024)
-    (1.5, 1024.0)
-    """
-    return amount / MILLI if resource == CPU else float(amount)
 
 
 def compute_pending_reasons(
@@ -74,7 +59,7 @@ def compute_pending_reasons(
         if wait.blocked is None:
             key = find_queue(wait.first.uid) or _find_queue_of_any(wait.task_class.tasks, find_queue)
             if key is not None and key.unsupported is None:
-                reasons[key] = find_pending_reason(wait.rejections)
+                reasons[key] = find_pending_reason(wait.rejections) if wait.at_limit is None else AT_LIMIT
     for key in _find_too_large(snapshot, find_queue):
         reasons[key] = INELIGIBLE
     return reasons
@@ -100,78 +85,99 @@ def _find_queue_of_any(tasks: Iterable[Task], find_queue: Callable[[str], QueueK
 
 def build_overview(
     snapshot: Snapshot,
-    usage: Mapping[str, TenantUsage],
-    unplaced: Mapping[str, Unplaced],
+    usage: Usage,
+    specs: Mapping[str, TenantSpec],
     queues: Iterable[TaskQueue],
     reasons: Mapping[QueueKey, str],
-    fair_shares: Mapping[str, float] | None = None,
+    fair_shares: tuple[Mapping[str, float], Mapping[str, float]] = NO_FAIR_SHARES,
     unclaimed_kr: IntArray | None = None,
     counted_kr: IntArray | None = None,
 ) -> ClusterOverview:
     """Return the overview of a snapshot and the state that it was made from.
 
-    unplaced: by tenant, what usage has of pods that are on no node. reasons: what the tasks of each queue count as.
-    fair_shares: by tenant, as of the last exact solve; None when there is none. unclaimed_kr: devices that no pod
+    specs: the declared tenants. reasons: what the tasks of each queue count as.
+    fair_shares: of leaves and of inner tenants, as of the last exact solve. unclaimed_kr: devices that no pod
     holds, shape (K, R), or None. counted_kr: what of each server is in the totals; None: what usable ones have.
     """
-    pending: dict[str, Counter[str]] = {name: Counter() for name in usage}
-    oldest: dict[str, float] = {}
-    for queue in queues:
-        reason = reasons[queue.key]
-        pending[queue.key.tenant][reason] += len(queue.tasks)
-        if queue.is_placeable and reason != INELIGIBLE:
-            oldest[queue.key.tenant] = min(queue.oldest, oldest.get(queue.key.tenant, inf))
-    virtual = _compute_virtual_shares(snapshot, usage)
-    tenants = []
-    for tenant in snapshot.tenants:
-        tenant_usage, its_unplaced = usage[tenant.name], unplaced.get(tenant.name, Unplaced())
-        pending[tenant.name][PLACING] += its_unplaced.pods
-        pending[tenant.name][QUEUED] += tenant_usage.postponed
-        pending[tenant.name][GATED] += tenant_usage.gated
-        tenants.append(
-            _describe_tenant(
-                tenant,
-                tenant_usage,
-                its_unplaced,
-                snapshot,
-                pending[tenant.name],
-                virtual[tenant.name],
-                oldest.get(tenant.name),
-            )
-        )
-    if fair_shares is not None:
-        tenants = [replace(tenant, fair_share=fair_shares.get(tenant.name)) for tenant in tenants]
+    described = describe_tenants(snapshot, usage, specs, queues, reasons, fair_shares)
+    tenants = described.leaves
     allocated = {
-        resource: sum(each.real.get(resource, 0) for each in usage.values())
-        - sum(each.real.get(resource, 0) for each in unplaced.values())
+        resource: sum(each.real.get(resource, 0) for each in usage.by_name.values())
+        - sum(each.real.get(resource, 0) for each in usage.sum_unplaced().values())
         for resource in snapshot.resources
     }
     return ClusterOverview(
-        capacity=_to_people(dict(zip(snapshot.resources, snapshot.total_r, strict=True))),
-        allocated=_to_people(allocated),
+        capacity=to_people(dict(zip(snapshot.resources, snapshot.total_r, strict=True))),
+        allocated=to_people(allocated),
         counting=frozenset(find_counting(snapshot)),
         server_classes=len(snapshot.servers.class_names),
-        tenants=tuple(tenants),
-        jain_index=compute_jain_index(tuple(t.weighted_share for t in tenants if t.backlogged)),
+        tenants=tenants,
+        shown=described.shown,
+        jain_index=compute_jain_index(
+            tuple(each.weighted_share for each in described.shown if each.backlogged and each.parent is None)
+        ),
         share_error=compute_share_error(tenants),
         classes=describe_classes(snapshot, unclaimed_kr, counted_kr),
     )
 
 
+def find_scattered(waits: Iterable[Wait], resources: Sequence[str]) -> Mapping[str, float]:
+    """Return what is free and too scattered for some group, by resource; of several groups the most."""
+    most: dict[str, int] = {}
+    for wait in waits:
+        scattered_r = () if wait.group is None else wait.group.scattered_r
+        if len(scattered_r) != len(resources):
+            continue  # nothing is, or nodes offer other resources since
+        for resource, amount in zip(resources, scattered_r, strict=True):
+            if amount:
+                most[resource] = max(amount, most.get(resource, 0))
+    return to_people(most)
+
+
 def complete_overview(
-    overview: ClusterOverview, reserved: Mapping[str, tuple[int, Mapping[str, int]]], refused: Collection[str]
+    overview: ClusterOverview, reserved: Mapping[str, Reserved], refused: Collection[str]
 ) -> ClusterOverview:
     """Return the overview with what only the scheduling loop knows.
 
-    reserved: by tenant, on how many nodes something is reserved for it, and what. refused: tenants whose bindings fail.
+    reserved: by leaf. refused: tenants whose bindings fail.
     """
-    tenants = []
-    for tenant in overview.tenants:
-        nodes, amounts = reserved.get(tenant.name, (0, {}))
-        known = replace(tenant, reserved_nodes=nodes, reserved=_to_people(amounts)) if nodes else tenant
-        gap = find_share_gap(known, is_refused=tenant.name in refused)
-        tenants.append(known if gap is None else replace(known, share_gap=gap))
-    return replace(overview, tenants=tuple(tenants))
+
+    def complete(tenant: TenantOverview) -> TenantOverview:
+        known = _add_reserved(tenant, reserved.get(tenant.name))
+        gap = find_share_gap(known, is_refused=find_tenant_of_leaf(tenant.name) in refused)
+        return known if gap is None else replace(known, share_gap=gap)
+
+    leaves = {tenant.name: complete(tenant) for tenant in overview.tenants}
+    before = {tenant.name: tenant for tenant in overview.tenants}
+    below = _sum_reserved(overview, reserved)
+
+    def complete_shown(tenant: TenantOverview) -> TenantOverview:
+        if tenant is before.get(tenant.name):
+            return leaves[tenant.name]
+        return _add_reserved(tenant, below.get(tenant.name))
+
+    shown = map(complete_shown, overview.shown)
+    return replace(overview, tenants=tuple(leaves.values()), shown=tuple(shown))
+
+
+def _add_reserved(tenant: TenantOverview, reserved: Reserved | None) -> TenantOverview:
+    if reserved is None:
+        return tenant
+    return replace(tenant, reserved_nodes=len(reserved.servers), reserved=to_people(reserved.amounts))
+
+
+def _sum_reserved(overview: ClusterOverview, reserved: Mapping[str, Reserved]) -> dict[str, Reserved]:
+    """Return what is reserved for all leaves below each inner tenant."""
+    parents = {tenant.parent for tenant in overview.shown}
+    parent_of = {tenant.name: tenant.parent for tenant in overview.shown if tenant.name in parents}
+    sums: dict[str, Reserved] = {}
+    for leaf in overview.tenants if reserved else ():
+        of_leaf = reserved.get(leaf.name)
+        above = None if of_leaf is None else leaf.parent
+        while of_leaf is not None and above is not None:
+            sums.setdefault(above, Reserved()).add(of_leaf)
+            above = parent_of[above]
+    return sums
 
 
 def describe_classes(
@@ -203,8 +209,8 @@ def describe_classes(
     described = []
     for name, count, capacity_r, allocated_r in zip(names, counts, capacity_cr, allocated_cr, strict=True):
         rows = list(zip(snapshot.resources, capacity_r, allocated_r, strict=True))
-        capacity = _to_people({resource: amount for resource, amount, held in rows if amount or held})
-        allocated = _to_people({resource: held for resource, amount, held in rows if amount or held})
+        capacity = to_people({resource: amount for resource, amount, held in rows if amount or held})
+        allocated = to_people({resource: held for resource, amount, held in rows if amount or held})
         described.append(ServerClassOverview(name, count, capacity, allocated))
     return tuple(described)
 
@@ -218,63 +224,3 @@ def _sum_rows(amount_kr: IntArray, group_k: IndexArray, group_count: int) -> lis
 def find_counting(snapshot: Snapshot) -> tuple[str, ...]:
     """Return the resources that count for shares now."""
     return tuple(r for r, counts in zip(snapshot.resources, snapshot.counts_r, strict=True) if counts)
-
-
-def _to_people(amounts: Mapping[str, float]) -> dict[str, float]:
-    return {resource: to_people_units(resource, amount) for resource, amount in amounts.items()}
-
-
-def _describe_tenant(
-    tenant: Tenant,
-    tenant_usage: TenantUsage,
-    unplaced: Unplaced,
-    snapshot: Snapshot,
-    pending: Mapping[str, int],
-    virtual: Mapping[str, float],
-    oldest_pending: float | None,
-) -> TenantOverview:
-    share, dominant = compute_dominant_share(tenant.allocated_r, snapshot.total_r, snapshot.counts_r)
-    allocated = dict(tenant_usage.real)
-    add_amounts(allocated, unplaced.real.items(), -1)
-    return TenantOverview(
-        name=tenant.name,
-        weight=float(tenant.weight),
-        dominant_share=min(share, 1.0),
-        dominant_resource=None if dominant is None else snapshot.resources[dominant],
-        weighted_share=compute_weighted_share(tenant.allocated_r, _compute_denominators(tenant, snapshot)),
-        allocated=_to_people({r: allocated[r] for r in snapshot.resources if r in allocated}),
-        running=tenant_usage.running - unplaced.pods,
-        pending={reason: count for reason, count in pending.items() if count},
-        virtual_dominant_shares=virtual,
-        backlogged=oldest_pending is not None,
-        oldest_pending=oldest_pending,
-    )
-
-
-def _compute_denominators(tenant: Tenant, snapshot: Snapshot) -> list[Fraction | None]:
-    """Return C_r times the tenant's weights; None where a resource does not count."""
-    return [
-        total * tenant.weight * tenant.resource_weights.get(resource, 1) if counts and total > 0 else None
-        for resource, total, counts in zip(snapshot.resources, snapshot.total_r, snapshot.counts_r, strict=True)
-    ]
-
-
-def _compute_virtual_shares(snapshot: Snapshot, usage: Mapping[str, TenantUsage]) -> dict[str, dict[str, float]]:
-    """Return the virtual dominant shares, without weights, on the classes where each tenant holds most."""
-    class_of = dict(zip(snapshot.servers.names, snapshot.servers.class_k.tolist(), strict=True))
-    names = snapshot.servers.class_names
-    classes = {name: [names[number] for number in _find_classes(a, class_of)] for name, a in usage.items()}
-    unweighted = tuple(Tenant(tenant.name, allocated_r=tenant.allocated_r) for tenant in snapshot.tenants)
-    return compute_virtual_dominant_shares(replace(snapshot, tenants=unweighted), classes)
-
-
-def _find_classes(tenant_usage: TenantUsage, class_of: Mapping[str, int]) -> list[int]:
-    """Return the numbers of the classes on which a tenant has most of its pods."""
-    # Nodes with as many pods of the tenant are counted together: a DaemonSet has a pod on each of thousands.
-    alike = Counter(zip(map(class_of.get, tenant_usage.nodes), tenant_usage.nodes.values(), strict=True))
-    counts: Counter[int] = Counter()
-    for (number, pods), nodes in alike.items():
-        if number is not None:
-            counts[number] += pods * nodes
-    most = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:MOST_CLASSES]
-    return [number for number, _ in most]

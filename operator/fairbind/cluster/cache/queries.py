@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from fairbind.cluster.cache.narrowing import find_narrowed
-from fairbind.cluster.cache.overview import build_overview, compute_pending_reasons, find_counting
+from fairbind.cluster.cache.overview import build_overview, compute_pending_reasons, find_counting, find_scattered
+from fairbind.cluster.cache.tree_states import DeclaredTree, add_tree_to_states
 from fairbind.cluster.classes.cluster_state import ClusterState
 from fairbind.cluster.objects.facts import HOSTNAME, MOST_HOSTS, PODS, PodFacts
 from fairbind.cluster.objects.volume_facts import ClaimFacts
 from fairbind.cluster.state.claim_troubles import UNBOUND
+from fairbind.cluster.state.kubelet_refusals import find_kind
 from fairbind.cluster.state.node_state import compute_vector
 from fairbind.cluster.state.nominations import NominationChange
 from fairbind.cluster.state.pods import PodEntry, find_tenant
@@ -56,6 +58,7 @@ class Queries:
         self._list_closed = list_closed
         self._build_snapshot = build_snapshot
         self._reasons: tuple[Snapshot, Sequence[Wait], Mapping[QueueKey, str]] | None = None
+        self._states: tuple[Mapping[str, TenantState], DeclaredTree, dict[str, TenantState]] | None = None
 
     def may_use(self, uid: str, node: str) -> bool:
         """Whether a node is still there and one to which a decided pod may go: taints and labels may have changed."""
@@ -80,7 +83,7 @@ class Queries:
         tenant = find_tenant(facts, state.directory, state.scheduler_name)
         if tenant is None or facts.scheduler != state.scheduler_name:
             return False
-        return state.servers.refusals.is_resting((tenant, facts.demand.real), node)
+        return state.servers.refusals.is_resting(find_kind(tenant, facts.demand.real), node)
 
     def may_await(self, uid: str, node: str) -> bool:
         """Whether a decided pod may go to its node still once its claims are bound: all else that `may_use` asks."""
@@ -245,10 +248,23 @@ class Queries:
         counting = find_counting(snapshot)
         if not self._state.settings.fairness_resources:
             counting = (*counting, PODS)
-        return self._state.directory.compute_states(frozenset(counting))
+        states, declared = self._state.directory.compute_states(frozenset(counting)), self._declare_tree()
+        known = self._states
+        if known is None or known[0] is not states or known[1].is_other_than(declared):
+            known = self._states = states, declared, add_tree_to_states(states, declared)
+        return known[2]
 
-    def build_overview(self, fair_shares: Mapping[str, float] | None = None) -> ClusterOverview:
-        """Return who holds what and who waits; changes nothing. fair_shares: by tenant, as of the last exact solve."""
+    def _declare_tree(self) -> DeclaredTree:
+        usage = self._state.usage
+        return DeclaredTree(self._state.directory.specs, usage.inner.tree, usage.limits.scaled)
+
+    def build_overview(
+        self, fair_shares: Mapping[str, float] | None = None, inner_shares: Mapping[str, float] | None = None
+    ) -> ClusterOverview:
+        """Return who holds what and who waits; changes nothing.
+
+        fair_shares: by tenant, as of the last exact solve. inner_shares: of all that is below each inner tenant.
+        """
         snapshot = self._build_snapshot()
         queues, waits = self._state.queues.values(), self._state.noted_waits
         if self._reasons is None or self._reasons[0] is not snapshot or self._reasons[1] is not waits:
@@ -257,11 +273,11 @@ class Queries:
         servers = self._state.servers
         overview = build_overview(
             snapshot,
-            self._state.usage.by_name,
-            self._state.usage.sum_unplaced(),
+            self._state.usage,
+            self._state.directory.specs,
             queues,
             self._reasons[2],
-            fair_shares,
+            (fair_shares or {}, inner_shares or {}),
             servers.compute_unclaimed(),
             servers.compute_counted(),
         )
@@ -270,6 +286,7 @@ class Queries:
             namespaces=self._state.directory.find_tenants(),
             node_faults=dict(self._state.servers.faults),
             left_out=self._state.servers.left_out,
+            scattered=find_scattered(waits, snapshot.resources),
             refusing_nodes=self._state.servers.refusals.list_refusing(),
         )
 

@@ -7,21 +7,20 @@ twice.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from fairbind.cluster.classes.due import find_part
 from fairbind.cluster.classes.task_queue import TaskQueue
+from fairbind.cluster.classes.waiting_queues import WaitingQueues
 from fairbind.cluster.filters.anti_affinity import AntiAffinity
 from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.filters.nominated_rules import Nomination
 from fairbind.cluster.filters.topology import Topology
-from fairbind.cluster.objects.constraints import set_images
-from fairbind.cluster.objects.facts import Constraints, PodFacts, PodTerm
-from fairbind.cluster.objects.image_facts import ImageUse
+from fairbind.cluster.objects.facts import PodFacts, PodTerm
 from fairbind.cluster.state.claimed import set_capacities
 from fairbind.cluster.state.devices import Devices
 from fairbind.cluster.state.forecast import Forecast
+from fairbind.cluster.state.groups import Groups
 from fairbind.cluster.state.nodes import Servers
 from fairbind.cluster.state.nominations import Nominations
 from fairbind.cluster.state.pod_images import PodImages
@@ -30,18 +29,15 @@ from fairbind.cluster.state.positions import Bound, Idle, Opened, Position, Rese
 from fairbind.cluster.state.queue_keys import QueueKey
 from fairbind.cluster.state.running import RunningTasks
 from fairbind.cluster.state.slots import WantedPods
+from fairbind.cluster.state.tenant_limits import TenantLimits
 from fairbind.cluster.state.term_rotation import TermRotation
 from fairbind.cluster.state.usage import Usage
 from fairbind.cluster.state.volumes import Volumes
 from fairbind.cluster.tenancy.tenants import Directory
 from fairbind.derived import Rotation
-from fairbind.model import PolicySettings, Targets, Task, Wait
+from fairbind.model import PolicySettings, Rejection, Targets, Task, Wait
 from fairbind.scheduling.cycle.order.task_queues import compute_sort_key
 
-MAX_CHANGED_QUEUES = 256
-"""As many as a cycle may decide. Each costs up to 30 microseconds until it is a class again."""
-LOOKS = 4
-"""So many times as many queues are looked at, of which some have the right images again."""
 MAX_SELECTED = 256
 """Waiting pods that other terms select than before go over to so many queues at a time, for 10 microseconds each."""
 SELECTED_LOOKS = 2
@@ -53,15 +49,15 @@ class ClusterState:
 
     gated_scheduler: the other scheduler whose pods are rationed; None: there is none. asking: schedulers that ask whose
     turn it is before they place a pod. narrows_to_nodes: see `narrowing`. directory: whose namespace is whose. entries:
-    pods by UID. by_namespace: their UIDs. queues: who waits, by class. queues_by_tenant: the same. waiting_constraints:
-    how many queues have which. queues_about_volumes: how many bring volumes that are counted, or want some.
+    pods by UID. by_namespace: their UIDs. queues: who waits, by class. waiting: the same,
+    by tenant. queues_about_volumes: how many bring volumes that are counted, or want some.
     queues_to_build: those that changed since the last snapshot. usage: by tenant. wanted: pods that hold or may be
     placed, the latter as of the last snapshot. nominations: capacity that is reserved for pods that wait.
     forecast: where pods on their way will be. running: pod by pod. above: see `growths`. eligibility, anti_affinity,
     topology: the filters. rotation: whose pod terms are looked at.
-    volumes, devices: those of pods. to_select: pods that wait and that other terms may select than their queue says, in
-    the order in which they are looked at. images: those of pods and nodes. to_image: queues of which other images may
-    count, in such an order. servers: the nodes.
+    volumes, devices, groups: those of pods. to_select: pods that wait and that other terms may select than their queue
+    says, in the order in which they are looked at. images: those of pods and nodes. to_image: queues of which other
+    images may count, in such an order. servers: the nodes.
     settings, targets: the policy's. own_nominated: our own unbound pods that say that they are nominated. gated: pods
     whose only gate is ours. noted_waits: why classes wait, as the last cycle saw it.
     """
@@ -74,6 +70,7 @@ class ClusterState:
         *,
         asking: frozenset[str] = frozenset(),
         narrows_to_nodes: bool = False,
+        kept_seconds: float = 0.0,
     ) -> None:
         self.scheduler_name = scheduler_name
         self.gated_scheduler = gated_scheduler
@@ -83,18 +80,18 @@ class ClusterState:
         self.entries: dict[str, PodEntry] = {}
         self.by_namespace: dict[str, set[str]] = {}
         self.queues: dict[QueueKey, TaskQueue] = {}
-        self.queues_by_tenant: dict[str, dict[QueueKey, TaskQueue]] = {}
-        self.waiting_constraints: Counter[Constraints] = Counter()
+        self.waiting = WaitingQueues()
         self.queues_about_volumes = 0
         self.queues_to_build = Rotation[QueueKey]()
         self.wanted = WantedPods()
-        self.usage = Usage(self.wanted)
         self.forecast = Forecast()
         self.own_nominated: set[str] = set()
         self.gated: dict[str, PodEntry] = {}
         self.running = RunningTasks()
         self.above: frozenset[str] = frozenset()
         self.eligibility = Eligibility()
+        self.servers = Servers(self.eligibility)
+        self.usage = Usage(self.wanted, TenantLimits(self.eligibility, self.servers))
         self.nominations = Nominations(self.eligibility)
         self.to_select = Rotation[str]()
         self.images = PodImages(self.eligibility.images)
@@ -103,8 +100,8 @@ class ClusterState:
         self.rotation = TermRotation()
         self.topology = Topology(self.eligibility, self.anti_affinity, self._find_namespace_labels)
         self.volumes = Volumes(directory.tenant_of, self.eligibility)
-        self.servers = Servers(self.eligibility)
         self.devices = Devices(self._is_placed, self.servers.offers, self.servers.is_offered)
+        self.groups = Groups(asking, self.topology.find_domains, self.servers.reserve, kept_seconds)
         self.settings = PolicySettings()
         self.targets: Targets | None = None
         self.noted_waits: Sequence[Wait] = ()
@@ -115,6 +112,16 @@ class ClusterState:
     def _is_placed(self, namespace: str, uid: str) -> bool:
         entry = self.entries.get(uid)
         return entry is not None and isinstance(entry.position, Bound) and entry.facts.namespace == namespace
+
+    @property
+    def has_stale(self) -> bool:
+        """Tell whether pods that wait must be looked at because of claims, devices or other members of their groups."""
+        return self.volumes.has_stale or self.devices.has_stale or self.groups.has_changed
+
+    def list_pods(self) -> Collection[str]:
+        """Return the UIDs of all pods that are known, also of those that ended and count in their groups."""
+        finished = self.groups.finished
+        return {*self.entries, *finished} if finished else self.entries.keys()
 
     def add_entry(self, facts: PodFacts) -> PodEntry:
         """Take a pod that is not in the state yet; `move` counts it."""
@@ -158,7 +165,9 @@ class ClusterState:
         self.usage.forget_unplaced(uid)
         entry = self.entries.pop(uid, None)
         if entry is None:
+            self.groups.forget_finished(uid)
             return False
+        self.groups.drop(uid)
         namespace = entry.facts.namespace
         self.by_namespace[namespace].discard(uid)
         if not self.by_namespace[namespace]:
@@ -166,6 +175,8 @@ class ClusterState:
         if entry.position is not None:
             self._leave(entry.facts, entry.position)
             self._note_terms(entry.position, None)
+        if isinstance(entry.position, Bound):
+            self.groups.free_place(uid, entry.position.tenant, entry.position.node, entry.position.demand)
         if isinstance(entry.position, Waiting):
             self.anti_affinity.stop_waiting(uid, namespace, entry.position.labels)
             self._note_pod_terms(uid, entry.position, None)
@@ -190,6 +201,7 @@ class ClusterState:
         if isinstance(now, Waiting) and (queue := self.queues.get(now.key)) is not None:
             now = Waiting(queue.key, now.task, now.labels, now.nomination, now.pod_terms)  # thousands share one key
         before, entry.position = entry.position, now
+        self.groups.follow(entry.facts, before, now)
         self.usage.note_unplaced(entry.facts, now, self.scheduler_name)
         if entry.facts.scheduler == self.gated_scheduler:
             self.forecast.note(entry)
@@ -220,6 +232,7 @@ class ClusterState:
             self.volumes,
             self.images,
             self.devices,
+            groups=self.groups,
             above=self.above,
             scheduler_name=self.scheduler_name,
             gated_scheduler=self.gated_scheduler,
@@ -239,9 +252,9 @@ class ClusterState:
         """Note what a placed pod says of others; that costs nothing where it goes on saying the same."""
         was, is_ = before if isinstance(before, Bound) else None, now if isinstance(now, Bound) else None
         if was is not None and (is_ is None or not was.says_the_same_of_others(is_)):
-            self.topology.release(was.repels, was.carries, was.node, was.tenant)
+            self.topology.release(was.repels, was.carries, was.node, was.owner)
         if is_ is not None and (was is None or not was.says_the_same_of_others(is_)):
-            self.topology.hold(is_.repels, is_.carries, is_.node, is_.tenant)
+            self.topology.hold(is_.repels, is_.carries, is_.node, is_.owner)
 
     def _enter(self, facts: PodFacts, position: Position) -> None:
         match position:
@@ -312,8 +325,8 @@ class ClusterState:
         queue = self.queues.get(key)
         if queue is None:
             queue = self.queues[key] = TaskQueue(key)
-            self.queues_by_tenant.setdefault(key.tenant, {})[key] = queue
-            self._count_constraints(key.constraints, 1)
+            self.waiting.add(queue)
+            self.groups.add_queue(key)
             self.queues_about_volumes += key.is_about_volumes
         return queue
 
@@ -321,16 +334,8 @@ class ClusterState:
         del self.queues[key]
         self.wanted.set_waiting(key, 0)
         self.queues_about_volumes -= key.is_about_volumes
-        self._count_constraints(key.constraints, -1)
-        siblings = self.queues_by_tenant[key.tenant]
-        del siblings[key]
-        if not siblings:
-            del self.queues_by_tenant[key.tenant]
-
-    def _count_constraints(self, constraints: Constraints, sign: int) -> None:
-        self.waiting_constraints[constraints] += sign
-        if not self.waiting_constraints[constraints]:
-            del self.waiting_constraints[constraints]
+        self.waiting.remove(key)
+        self.groups.remove_queue(key)
 
     def resolve(self, *, whole: bool = False) -> None:
         """Bring every pod to where namespaces, Tenants and labels as of now put it.
@@ -345,6 +350,15 @@ class ClusterState:
         self.move_all(self.rotation.take_rotated())
         self._resolve_anti_affinity(whole=whole)
         self._resolve_nominations()
+
+    def resolve_limits(self) -> None:
+        """Bring limits and guarantees to Tenants and nodes as of now, which must be in the servers' rows already."""
+        usage = self.usage
+        changes = usage.limits.follow(self.directory.specs, usage.inner.tree, usage.find_held)
+        if changes.has_moved:
+            usage.note_places()
+        for leaf in changes.list_leaves(self.waiting.by_leaf):
+            self.queues_to_build.add(self.waiting.by_leaf[leaf])
 
     def move_all(self, uids: Iterable[str]) -> None:
         """Bring the state of these pods up to date."""
@@ -364,15 +378,15 @@ class ClusterState:
 
     def _resolve_anti_affinity(self, *, whole: bool) -> None:
         """Bring waiting pods to the queues of the terms that select them now: one placed pod may select thousands."""
-        fresh = self._list_waiting(self.anti_affinity.take_stale())
+        fresh = self.list_waiting(self.anti_affinity.take_stale())
         if not (fresh or self.to_select):
             return
         self.to_select.add(position.task.uid for position in fresh)
         is_part = self.servers.names and not whole
         most = find_part(MAX_SELECTED, len(fresh)) if is_part else len(self.to_select)
-        self._move_waiting(self._find_selected_otherwise(most))
+        self.move_waiting(self._find_selected_otherwise(most))
 
-    def _list_waiting(self, uids: Iterable[str]) -> list[Waiting]:
+    def list_waiting(self, uids: Iterable[str]) -> list[Waiting]:
         """Return where those of some pods stand that wait, in their order."""
         waiting = [position for uid in uids if isinstance(position := self.entries[uid].position, Waiting)]
         return sorted(waiting, key=lambda position: compute_sort_key(position.task))
@@ -400,41 +414,7 @@ class ClusterState:
                 if len(keys) == most:
                     return
 
-    def resolve_images(self) -> None:
-        """Bring waiting pods to the queues of the images that count now.
-
-        Thousands of queues may use an image, each for a class of its own, and an image is no more than a preference. So
-        `MAX_CHANGED_QUEUES` of them go over at a time, in their order; at a start all of them.
-        """
-        keys = [position.key for position in self._list_waiting(self.images.take_stale())]
-        self.to_image.add(key for key in keys if key.unsupported is None)
-        if not self.to_image:
-            return
-        most = find_part(MAX_CHANGED_QUEUES, len(keys)) if self.servers.names else len(self.to_image)
-        self._move_waiting(self._list_with_other_images(most))
-
-    def _list_with_other_images(self, most: int) -> Iterator[tuple[PodEntry, QueueKey]]:
-        """Return pods that wait in queues of other images than count now, of so many of these queues at most."""
-        changed = 0
-        shared: dict[tuple[Constraints, ImageUse], Constraints] = {}
-        for before in self.to_image.take(LOOKS * most):
-            queue = self.queues.get(before)
-            keys: dict[ImageUse, QueueKey] = {before.constraints.images: before}
-            for task in () if queue is None else queue.tasks:
-                entry = self.entries[task.uid]
-                images = self.images.find(entry.facts)
-                if images not in keys:
-                    made_of = before.constraints, images
-                    if made_of not in shared:
-                        shared[made_of] = set_images(*made_of)
-                    keys[images] = before._replace(constraints=shared[made_of])
-                if keys[images] is not before:
-                    yield entry, keys[images]
-            changed += len(keys) > 1
-            if changed == most:
-                return
-
-    def _move_waiting(self, wanted: Iterable[tuple[PodEntry, QueueKey]]) -> None:
+    def move_waiting(self, wanted: Iterable[tuple[PodEntry, QueueKey]]) -> None:
         """Bring waiting pods to other queues of their tenants. Nothing else of them changes."""
         moves: dict[tuple[QueueKey, QueueKey], list[Task]] = {}
         for entry, key in wanted:
@@ -457,13 +437,15 @@ class ClusterState:
 
     def _rename_queue(self, queue: TaskQueue, key: QueueKey) -> None:
         """Let the tasks of a queue wait under another key: see `TaskQueue.rename`."""
-        before, siblings = queue.key, self.queues_by_tenant[key.tenant]
-        del self.queues[before], siblings[before]
-        self.queues[key] = siblings[key] = queue
-        self._count_constraints(key.constraints, 1)
-        self._count_constraints(before.constraints, -1)
+        before = queue.key
+        del self.queues[before]
+        self.queues[key] = queue
         self.wanted.rename(before, key)
         queue.rename(key)
+        self.waiting.add(queue)
+        self.waiting.remove(before)
+        self.groups.add_queue(key)
+        self.groups.remove_queue(before)
 
     def _resolve_volumes(self) -> None:
         while self.volumes.has_stale:  # a pod that moves may concern others with the same claim
@@ -487,3 +469,7 @@ class ClusterState:
     def find_queue(self, uid: str) -> QueueKey | None:
         """Return where a pod waits to be decided."""
         return None if (entry := self.entries.get(uid)) is None else entry.queue
+
+    def find_block(self, key: QueueKey) -> Rejection | None:
+        """Return why the pods of a queue may not be placed at all, by themselves or with their group, or None."""
+        return key.unsupported or self.groups.find_standing(key.group, self.servers.axes).blocked

@@ -6,8 +6,9 @@ others. Here nothing is reserved for the growth of a tenant that is above its fa
 allocated, and others may use the rest.
 
 Such a tenant has, of some resource that counts in shares, a larger part of the usable nodes than its weight is of the
-weights of all tenants with pods. What is deferred always counts in its share. So the answer does not depend on itself,
-and no order of events makes it another.
+weights of all tenants with pods. In a tree that is so among siblings, and the parts are multiplied from level to level.
+What is deferred always counts in its share. So the answer does not depend on itself, and no order of events makes it
+another.
 
 Where another scheduler places the pods of tenants, that one reserves the capacity, and so it counts as held here.
 """
@@ -39,10 +40,11 @@ def follow_growths(state: ClusterState, counted: Iterable[str]) -> bool:
 def find_above(
     usage: Usage, tenants: Iterable[str], axes: Axes, usable_r: Sequence[int], counted: frozenset[str]
 ) -> frozenset[str]:
-    """Return which of the tenants have more of a counted resource than their weight is of all active weights."""
+    """Return which of the tenants have more of a counted resource than is theirs by their weights."""
     whole = [(r, amount) for r, amount in zip(axes, usable_r, strict=True) if r in counted and amount]
     return frozenset(
         each.name
         for each in map(usage.by_name.__getitem__, tenants)
-        if any(each.share.get(r, 0) * usage.active_weight > each.weight * amount for r, amount in whole)
+        for part in (usage.inner.compute_part(each),)
+        if any(each.share.get(r, 0) > part * amount for r, amount in whole)
     )

@@ -14,7 +14,9 @@ import numpy as np
 from fairbind.cluster.classes import due
 from fairbind.cluster.classes.cluster_state import ClusterState
 from fairbind.cluster.classes.counting import compute_counts, compute_fits, find_chosen, list_unslotted
+from fairbind.cluster.classes.group_changes import add_kept, close_others, resolve_groups
 from fairbind.cluster.classes.growths import follow_growths
+from fairbind.cluster.classes.image_changes import resolve_images
 from fairbind.cluster.classes.pinning import make_pin, refuse
 from fairbind.cluster.classes.server_classes import ServerGrouping
 from fairbind.cluster.classes.task_queue import NO_RULES, ClassRules, TaskQueue
@@ -25,14 +27,15 @@ from fairbind.cluster.filters.attach_limits import FULL
 from fairbind.cluster.filters.nominated_rules import Rank
 from fairbind.cluster.objects.constraints import NO_CONSTRAINTS
 from fairbind.cluster.objects.facts import Constraints, Demand, PodTerm, PodTerms
+from fairbind.cluster.state.group_members import Standing
 from fairbind.cluster.state.holdings import MAX_BOUND_PLACEMENTS, choose_bound_placements
-from fairbind.cluster.state.kubelet_refusals import REFUSED
+from fairbind.cluster.state.kubelet_refusals import REFUSED, find_kind
 from fairbind.cluster.state.node_state import Axes
 from fairbind.cluster.state.queue_keys import QueueKey
+from fairbind.cluster.state.tenant_limits import TenantRules
 from fairbind.derived import Given, Memo, Rotation, Watch
 from fairbind.model import (
     ClassChanges,
-    LimitRule,
     Placement,
     Rejection,
     RejectionKind,
@@ -44,8 +47,8 @@ from fairbind.model import (
 )
 from fairbind.scheduling import POLICIES, reads_targets
 
-_Asked = tuple[PodTerms | None, frozenset[PodTerm], Constraints, str | None, Rank, tuple[LimitRule, ...]]
-"""All that the rules of a class depend on: pod terms, terms that select it, constraints, pin, rank, limits of nodes."""
+_Asked = tuple[PodTerms | None, frozenset[PodTerm], Constraints, str | None, Rank, TenantRules]
+"""All that the rules of a class depend on: pod terms, terms that select it, constraints, pin, rank, and limits."""
 
 
 class Scale(NamedTuple):
@@ -92,7 +95,7 @@ class SnapshotBuilder:
         self._nomination_changes = Watch(state.nominations.changes)
         self._restricted = Memo(self._restrict, of=(nodes, closed), most=MAX_PLACEMENTS)
         self._known_rules: dict[_Asked, ClassRules] = {}
-        self.window = Window(eligibility, state.rotation.changes, is_limited=is_limited)
+        self.window = Window(eligibility, state.rotation.changes, state.find_block, is_limited=is_limited)
 
     @property
     def is_current(self) -> bool:
@@ -102,13 +105,15 @@ class SnapshotBuilder:
     def build(self, *, whole: bool = False) -> Snapshot:
         """Return the world as the state says it is now. whole: all waiting tasks, and none stale."""
         self._state.resolve(whole=whole)
-        self._state.resolve_images()
+        resolve_groups(self._state)
+        resolve_images(self._state)
         self._state.servers.flush()
         axes = self._state.servers.axes
         if follow_growths(self._state, find_chosen(self._state, axes) or list_unslotted(axes)):
             self._state.resolve(whole=whole)
             self._state.servers.flush()
         axes = self._state.servers.axes
+        self._state.resolve_limits()
         task_classes, changes = self._make_task_classes(whole=whole)
         class_k, class_names = self._grouping.compute(
             self._state.servers.names,
@@ -150,6 +155,8 @@ class SnapshotBuilder:
             changes=changes,
             stale=frozenset(self._old_classes),
             is_whole=not self._lacks,
+            held=self._state.usage.limits.get_held(),
+            hierarchy=self._state.usage.build_hierarchy(),
         )
 
     def compute_scale(self) -> Scale:
@@ -172,10 +179,10 @@ class SnapshotBuilder:
         self._known_rules.clear()
         self._note_changed_placements()
         state.queues_to_build.add(due.list_next(self._due, state.queues_to_build, whole=whole))
-        choices = self.window.choose(state.queues_by_tenant, len(state.waiting_constraints), state.queues_to_build)
+        choices = self.window.choose(state.waiting, state.queues_to_build)
         changed_sides = self._windowed_tenants ^ choices.keys()
         for tenant in changed_sides:
-            state.queues_to_build.add(state.queues_by_tenant.get(tenant, ()))
+            state.queues_to_build.add(state.waiting.by_leaf.get(tenant, ()))
         self._windowed_tenants = frozenset(choices)
         before, self._made = self._made, None
         added, removed = self._follow_queues(choices)
@@ -240,7 +247,7 @@ class SnapshotBuilder:
 
     def _count_wanted(self, queue: TaskQueue, *, is_windowed: bool) -> None:
         """Note how many tasks may be placed. Where many are not looked at yet, none is known to be in vain."""
-        may_be_placed = queue.key.unsupported is None
+        may_be_placed = self._state.find_block(queue.key) is None
         if may_be_placed and not is_windowed:
             may_be_placed = queue.is_placeable or self._waits_for_attach_slots(queue)
         self._state.wanted.set_waiting(queue.key, len(queue.tasks) if may_be_placed else 0)
@@ -327,7 +334,7 @@ class SnapshotBuilder:
 
     def _list_unwindowed(self) -> Iterator[QueueKey]:
         """Return the queues of tenants that have no more than a snapshot shows."""
-        by_tenant = self._state.queues_by_tenant.items()
+        by_tenant = self._state.waiting.by_leaf.items()
         return chain.from_iterable(queues for tenant, queues in by_tenant if tenant not in self._windowed_tenants)
 
     def _note_due(self, keys: Iterable[QueueKey]) -> None:
@@ -357,10 +364,11 @@ class SnapshotBuilder:
     def _build_task_class(self, queue: TaskQueue, simple: Constraints | None = None) -> TaskClass:
         """Return the class of a queue. simple: its constraints by `Eligibility.simplify`; None: they are not known."""
         servers, eligibility, key = self._state.servers, self._state.eligibility, queue.key
+        standing = self._state.groups.find_standing(key.group, servers.axes)
         if simple is None:
             simple = eligibility.simplify(key.constraints)
-        placement, pin = self._find_placement(key, simple), None
-        if queue.is_plain:
+        placement, pin = self._find_placement(key, simple, standing), None
+        if queue.is_plain and key.tenant not in self._state.usage.limits:
             return queue.build_task_class(servers.axes, placement, eligibility, claimed_only=servers.claimed.value.only)
         if key.pin is not None:
             pin = make_pin(key.pin, placement, self._restricted(placement, key.repelled), servers.index)
@@ -384,10 +392,12 @@ class SnapshotBuilder:
         if rules.preferences is not None and key.nominated is not None:
             rules = rules._replace(preferences=nominations.add_preference(rules.preferences, key))
         placement = nominations.reserve(placement, key, servers.axes, prefers=prefers)
-        return queue.build_task_class(servers.axes, placement, eligibility, pin, rules, servers.claimed.value.only)
+        placement = add_kept(placement, key, self._state, servers.axes)
+        claimed_only = servers.claimed.value.only
+        return queue.build_task_class(servers.axes, placement, eligibility, pin, rules, claimed_only, standing)
 
-    def _find_placement(self, key: QueueKey, simple: Constraints) -> Placement:
-        """Return where a class may go by its constraints, its volumes and what nodes have of what it asks for."""
+    def _find_placement(self, key: QueueKey, simple: Constraints, standing: Standing) -> Placement:
+        """Return where a class may go by its constraints, its volumes, its group and what nodes have."""
         servers, eligibility = self._state.servers, self._state.eligibility
         placement = eligibility.get_placement_of_simple(simple)
         if servers.claimed.value.by_axis:
@@ -398,7 +408,9 @@ class SnapshotBuilder:
         if key.load is not None:
             limits = self._state.volumes.limits
             placement = eligibility.share(limits.restrict(placement, key.load))
-        if resting := servers.refusals.find_resting((key.tenant, key.demand.real)):
+        if standing.beside is not None:
+            placement = eligibility.share(close_others(placement, *standing.beside, servers.index))
+        if resting := servers.refusals.find_resting(find_kind(key.tenant, key.demand.real)):
             closed_k = np.isin(np.array(servers.names), resting)
             placement = eligibility.share(close(placement, closed_k, REFUSED))
         return placement
@@ -422,10 +434,12 @@ class SnapshotBuilder:
         """Return what topology domains and limits say to a class. simple: its constraints by `Eligibility.simplify`."""
         if key.unsupported is not None:
             return NO_RULES
-        limits: tuple[LimitRule, ...] = ()
+        limits = self._state.usage.limits.find_rules(key.tenant, key.demand.real)
         if key.load is not None:
-            limits = self._state.volumes.limits.find_rules(key.load)
-        if not (key.may_have_rules or limits):
+            of_load = self._state.volumes.limits.find_rules(key.load)
+            brought = tuple((rule.counter.subject, rule.amount) for rule in of_load)
+            limits = TenantRules(limits.limits + of_load, limits.brings + brought)
+        if not (key.may_have_rules or limits.limits or limits.brings):
             return NO_RULES
         asked = key.pod_terms, key.selected_by, simple, key.pin, key.rank, limits
         known = self._known_rules.get(asked)
@@ -440,15 +454,15 @@ class SnapshotBuilder:
         constraints: Constraints,
         pin: str | None,
         rank: Rank,
-        limits: tuple[LimitRule, ...],
+        limits: TenantRules,
     ) -> ClassRules:
         topology = self._state.topology
         return ClassRules(
-            topology.find_rules(pod_terms, selected_by, constraints, pin, rank, limits),
+            topology.find_rules(pod_terms, selected_by, constraints, pin, rank, limits.limits),
             # A pinned pod has no choice, so it would like nothing.
             topology.find_preferences(pod_terms, selected_by, constraints) if pin is None else None,
             topology.find_subjects(pod_terms, selected_by),
-            tuple((rule.counter.subject, rule.amount) for rule in limits),
+            limits.brings,
         )
 
     def _restrict(self, base: Placement, repelled: frozenset[PodTerm]) -> Placement:
@@ -458,10 +472,10 @@ class SnapshotBuilder:
 
     def add_detail(self, snapshot: Snapshot) -> Snapshot:
         """Return a snapshot of now with what each tenant holds task by task and server by server."""
-        usages = self._state.usage.by_name.values()
+        usages = self._state.usage.by_name
         placements = {
             constraints: self._state.eligibility.get_placement(constraints)
-            for constraints in choose_bound_placements(tenant_usage.kinds for tenant_usage in usages)
+            for constraints in choose_bound_placements({name: leaf.kinds for name, leaf in usages.items()})
         }
         tenants = self._state.usage.build_detailed_tenants(snapshot.resources, placements)
         return replace(snapshot, tenants=tenants)

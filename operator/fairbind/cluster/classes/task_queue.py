@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from fairbind.cluster.classes.pinning import lack
 from fairbind.cluster.filters.node_eligibility import Eligibility
+from fairbind.cluster.state.group_members import NO_GROUP, Standing
 from fairbind.cluster.state.node_state import Axes, compute_vector
 from fairbind.cluster.state.queue_keys import QueueKey
 from fairbind.model import DomainRules, Pin, Placement, Preferences, Rejection, RejectionKind, Task, TaskClass
@@ -47,6 +48,7 @@ class TaskQueue:
         "_placement",
         "_rules",
         "_shown",
+        "_standing",
         "_task_class",
         "is_eligible",
         "is_plain",
@@ -66,6 +68,7 @@ class TaskQueue:
         self._pin: Pin | None = None
         self._placement: Placement | None = None
         self._rules = NO_RULES
+        self._standing = NO_GROUP
         self._task_class: TaskClass | None = None
         self._shown: tuple[Task, ...] | None = None
 
@@ -105,12 +108,14 @@ class TaskQueue:
         pin: Pin | None = None,
         rules: ClassRules = NO_RULES,
         claimed_only: frozenset[str] = frozenset(),
+        standing: Standing = NO_GROUP,
     ) -> TaskClass:
         """Return the class as it is now; the same object as before when nothing changed.
 
         Its tasks are the same object as before when these have not changed.
         base: where its constraints let it go, by `Eligibility`, which shares placements. pin: the only server of these,
         for a key that has one. rules: what topology domains say to it. claimed_only: axes that no node has for pods.
+        standing: what its group says to it.
         """
         before, is_current = self._task_class, self._shown is not None
         if before is None or axes != self._axes or claimed_only != self._claimed_only:
@@ -124,6 +129,8 @@ class TaskQueue:
             self._placement = eligibility.share(exclude_all(base, self._missing)) if is_lacking else base
         if rules is not self._rules and rules != self._rules:  # rules and preferences are equal to themselves only
             self._rules, is_current = rules, False
+        if standing != self._standing:
+            self._standing, is_current = standing, False
         if before is not None and is_current:
             return before
         if self._shown is None:
@@ -136,18 +143,20 @@ class TaskQueue:
             compute_vector(key.demand.share, axes) if before is None else before.share_demand_r,
             self._placement,
             self._shown,
-            key.unsupported,
+            key.unsupported or standing.blocked,
             self._pin,
             *self._rules,
             is_rationed=key.is_rationed,
             most_seconds=key.most_seconds,
+            group=standing.group,
+            role="" if standing.group is None else key.role,
         )
         self.is_eligible = task_class.is_eligible
         return task_class
 
     def follow(self, other: TaskQueue) -> None:
-        """Take over where the tasks may go from a queue of equal demand and placement."""
-        self.is_eligible = other.is_eligible
+        """Take over where the tasks may go from a queue of equal demand and placement, and of one group."""
+        self.is_eligible, self._standing = other.is_eligible, other._standing
 
     @property
     def oldest(self) -> float:
@@ -166,7 +175,7 @@ class TaskQueue:
     @property
     def is_placeable(self) -> bool:
         """Whether the tasks could be placed if there were free capacity."""
-        return self.key.unsupported is None and self.is_eligible
+        return self.key.unsupported is None and self._standing.blocked is None and self.is_eligible
 
 
 def exclude_all(base: Placement, missing: tuple[str, ...]) -> Placement:

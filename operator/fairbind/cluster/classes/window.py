@@ -14,18 +14,24 @@ supported, by reason. Tenants with fewer queues have a class for each of them.
 Classes cost time whatever their placement, so there is a limit for them, too: a tenant's pods may all ask for another
 amount. It is higher, as a class costs microseconds and no memory for each node. DaemonSets have a class for each node,
 which may go nowhere else: it counts little, so that whole DaemonSets are shown.
+
+Pods that are placed together are shown together, or not at all: a part of their group is of no use to a cycle.
+
+The users of a tenant divide what the tenant may have, but each has at least `MIN_USER_PLACEMENTS`: a tenant that had
+more of both for more users would take them from all others.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from operator import attrgetter
 from typing import NamedTuple
 
 from fairbind.cluster.classes.task_queue import TaskQueue
+from fairbind.cluster.classes.waiting_queues import QueuesOfTenant, WaitingQueues
+from fairbind.cluster.classes.window_allowance import Allowance
 from fairbind.cluster.classes.window_groups import Group, GroupKey, KeyGroups, get_sort_key
 from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.objects.facts import Constraints
@@ -46,6 +52,9 @@ MAX_PLACEMENTS = 2_048
 MIN_TENANT_PLACEMENTS = 4
 """Each tenant has at least so many placements, and so many classes, however many tenants there are."""
 
+MIN_USER_PLACEMENTS = 2
+"""Each user of a tenant has at least so many: the one that comes first, and one that goes round."""
+
 MAX_TENANT_CLASSES = 1_024
 """Four times what a cycle may decide."""
 
@@ -55,7 +64,20 @@ MAX_CLASSES = 16_384
 MANY_MOVED_PART = 4
 """When more than one in so many queues has another placement all at once, all are sorted again."""
 
+MAX_TENANT_REASONS = 64
+"""Of so many groups of pods of a tenant each is said by itself what is lacking."""
+
 LATER = Rejection(RejectionKind.LATER)
+INCOMPLETE = Rejection(RejectionKind.GANG_INCOMPLETE, "its group is not complete, and so are many of its tenant")
+
+FindBlock = Callable[[QueueKey], Rejection | None]
+
+
+class _Most(NamedTuple):
+    """The bounds of a leaf."""
+
+    placements: int
+    classes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +115,14 @@ class _Sorted:
     supported queue, in order. _later: see `gather_later`, and what it was made without.
     """
 
-    def __init__(self, eligibility: Eligibility, queues: Iterable[TaskQueue]) -> None:
+    def __init__(self, eligibility: Eligibility, queues: Iterable[TaskQueue], find_block: FindBlock) -> None:
+        self._find_block = find_block
         self._simplified = Watch(eligibility.simplified.changes)
         self._simplified.take()
         self.key_groups: dict[GroupKey, KeyGroups] = {}
         self.classes = 0.0
         self.unsupported: dict[Rejection, Group] = {}
+        self._together: dict[str, dict[Group, None]] = {}
         self._eligibility = eligibility
         self._places: dict[QueueKey, _Place] = {}
         self._order: list[tuple[SortKey, Group, TaskQueue]] = []
@@ -111,7 +135,8 @@ class _Sorted:
         """Take a queue that came or changed; None: it is gone."""
         place = self._places.get(key)
         sort_key = None if queue is None else compute_sort_key(queue.tasks[0])
-        if place is not None and place.sort_key == sort_key and place.queue is queue:
+        is_same = place is not None and place.sort_key == sort_key and place.queue is queue
+        if place is not None and is_same and place.group.reason == self._find_block(key):
             place.group.note_change()
             self._later = None
             return
@@ -180,7 +205,12 @@ class _Sorted:
 
     def list_unsupported(self) -> dict[Rejection, tuple[Task, ...]]:
         """Return the tasks of unsupported queues, by why they are."""
-        return {reason: group.tasks for reason, group in self.unsupported.items()}
+        return merge_incomplete({reason: group.tasks for reason, group in self.unsupported.items()})
+
+    def list_together(self, group: Group) -> Collection[Group]:
+        """Return all groups whose tasks belong to the group of pods of one that belongs to any."""
+        name = group.first.key.group
+        return () if name is None else self._together.get(name, ())
 
     def gather_later(self, shown: list[Group]) -> tuple[Task, ...]:
         """Return the tasks of all other groups, in order; the same while nothing of a queue changes."""
@@ -195,10 +225,13 @@ class _Sorted:
     def _add(self, queue: TaskQueue, sort_key: SortKey) -> None:
         self._listed = self._later = None
         key = queue.key
-        if key.unsupported is None:
+        reason = self._find_block(key)
+        if reason is None:
             simple = self._eligibility.simplify(key.constraints)
-            group_key = simple, key.selected_by, key.pod_terms, key.above_priority, key.nominated, key.load, key.unbound
-            same_key, kind = self.key_groups.get(group_key), (key.demand, key.pin, key.is_rationed, key.most_seconds)
+            rank = key.above_priority, key.nominated
+            group_key = simple, key.selected_by, key.pod_terms, *rank, key.load, key.unbound, key.group
+            same_key = self.key_groups.get(group_key)
+            kind = key.demand, key.pin, key.is_rationed, key.most_seconds, key.role
             if same_key is None:
                 same_key = self.key_groups[group_key] = KeyGroups(group_key)
             same_key.queues += 1
@@ -206,9 +239,11 @@ class _Sorted:
             if group is None:
                 group = same_key.groups[kind] = Group(same_key, kind)
                 self.classes += group.part
+                if key.group is not None:
+                    self._together.setdefault(key.group, {})[group] = None
             insort(self._order, (sort_key, group, queue), key=get_sort_key)
         else:
-            group = self.unsupported.get(key.unsupported) or self.unsupported.setdefault(key.unsupported, Group())
+            group = self.unsupported.get(reason) or self.unsupported.setdefault(reason, Group(reason=reason))
         self._places[key] = _Place(sort_key, group, queue)
         group.add(sort_key, queue)
 
@@ -228,8 +263,8 @@ class _Sorted:
             self.classes -= group.part
             if not same_key.groups:
                 del self.key_groups[same_key.group_key]
-        elif key.unsupported is not None:
-            del self.unsupported[key.unsupported]
+        elif group.reason is not None:
+            del self.unsupported[group.reason]
 
 
 @dataclass(slots=True)
@@ -250,74 +285,23 @@ class _Round:
             self.seen.intersection_update(group.uid for group in groups)
 
 
-class _Allowance:
-    """Numbers of placements and classes that may still be shown, one class at a time.
-
-    is_cut: whether some group was not allowed the last time. _shown: the placements that are shown.
-    """
-
-    def __init__(self, placements: int, classes: float) -> None:
-        self.is_cut = False
-        self._placements = placements
-        self._classes = classes
-        self._shown: dict[KeyGroups | None, None] = {}
-
-    def extend(self, placements: int, classes: int) -> None:
-        """Allow so many more."""
-        self._placements += placements
-        self._classes += classes
-
-    def take(self, groups: Iterable[Group], is_open: Callable[[Group], bool]) -> list[Group]:
-        """Return which open ones of the groups are still allowed; those with a placement that is shown need no other.
-
-        groups: in order. As soon as there is no placement left, the groups of those that are shown are asked instead:
-        there may be tens of thousands of others.
-        """
-        taken, self.is_cut = list[Group](), False
-        for group in filter(is_open, groups):
-            if group.same_key not in self._shown and not self._placements:
-                self.is_cut = True
-                self._take_shown(taken, group.sort_key, is_open)
-                break
-            if not self._take(taken, group):
-                break
-        return taken
-
-    def _take_shown(self, taken: list[Group], after: SortKey, is_open: Callable[[Group], bool]) -> None:
-        """Take groups with a placement that is shown. after: those that come later in order than this."""
-        key_groups = [same_key for same_key in self._shown if same_key is not None]
-        groups = (group for same_key in key_groups for group in same_key.groups.values() if group.sort_key > after)
-        for group in sorted(filter(is_open, groups), key=attrgetter("sort_key")):
-            if not self._take(taken, group):
-                return
-
-    def _take(self, taken: list[Group], group: Group) -> bool:
-        """Take a group if one more class is allowed."""
-        if self._classes < group.part:
-            self.is_cut = True
-            return False
-        self._classes -= group.part
-        if group.same_key not in self._shown:
-            self._placements -= 1
-            self._shown[group.same_key] = None
-        taken.append(group)
-        return True
-
-
 class Window:
     """Chooses the queues of tenants that have many. has_more: whether a round is not over.
 
-    is_limited: if not, all are shown. changes: all after which pods may fit that did not.
+    is_limited: if not, all are shown. changes: all after which pods may fit that did not. find_block: returns why the
+    pods of a queue may not be placed at all, or None.
     """
 
-    def __init__(self, eligibility: Eligibility, changes: Given, *, is_limited: bool = True) -> None:
+    def __init__(
+        self, eligibility: Eligibility, changes: Given, find_block: FindBlock, *, is_limited: bool = True
+    ) -> None:
         self._eligibility = eligibility
+        self._find_block = find_block
         self._changes = changes
         self._is_limited = is_limited
         self._rounds: dict[str, _Round] = {}
         self._sorted: dict[str, _Sorted] = {}
-        self._limit = MAX_TENANT_PLACEMENTS
-        self._most_classes = MAX_TENANT_CLASSES
+        self._most: dict[str, _Most] = {}
         self.has_more = False
 
     def forget(self) -> None:
@@ -336,29 +320,21 @@ class Window:
 
     def choose(
         self,
-        queues_by_tenant: Mapping[str, Mapping[QueueKey, TaskQueue]],
-        different: int,
+        waiting: WaitingQueues,
         changed: Iterable[QueueKey],
     ) -> dict[str, Choice]:
-        """Return what is shown of each tenant that has more queues than it may have placements or classes.
+        """Return what is shown of each leaf that has more queues than it may have placements or classes.
 
-        different: how many constraints all queues have. changed: the queues that came, changed or went since the last
-        time.
+        changed: the queues that came, changed or went since the last time.
         """
         if not self._is_limited:
             return {}
         self.has_more = False
-        self._limit, self._most_classes = MAX_TENANT_PLACEMENTS, MAX_TENANT_CLASSES
-        counts = list(map(len, queues_by_tenant.values()))
-        if different > MAX_PLACEMENTS:
-            self._limit = compute_limit(counts, MAX_PLACEMENTS, MAX_TENANT_PLACEMENTS)
-        if sum(counts) > MAX_CLASSES:
-            self._most_classes = compute_limit(counts, MAX_CLASSES, MAX_TENANT_CLASSES)
-        most = min(self._limit, self._most_classes)
-        if max(counts, default=0) <= most:
+        self._most = _find_most(waiting)
+        if not self._most:
             self.forget()
             return {}
-        windowed = {tenant: queues for tenant, queues in queues_by_tenant.items() if len(queues) > most}
+        windowed = {leaf: waiting.by_leaf[leaf] for leaf in self._most}
         self._rounds = {tenant: each for tenant, each in self._rounds.items() if tenant in windowed}
         self._sorted = {tenant: each for tenant, each in self._sorted.items() if tenant in windowed}
         self._follow(windowed, changed)
@@ -369,24 +345,27 @@ class Window:
         for tenant, queues in windowed.items():
             known = self._sorted.get(tenant)
             if known is None or not known.follow_features(queues):
-                self._sorted[tenant] = _Sorted(self._eligibility, queues.values())
+                self._sorted[tenant] = _Sorted(self._eligibility, queues.values(), self._find_block)
         for key in changed if windowed else ():
             if key.tenant in windowed:
                 self._sorted[key.tenant].follow(key, windowed[key.tenant].get(key))
 
     def _choose(self, tenant: str, known: _Sorted) -> Choice:
-        if len(known.key_groups) <= self._limit and known.classes <= self._most_classes:
+        most = self._most[tenant]
+        if len(known.key_groups) <= most.placements and known.classes <= most.classes:
             self._rounds.pop(tenant, None)
             groups = chain.from_iterable(same_key.groups.values() for same_key in known.key_groups.values())
             return Choice(list(groups), known.list_unsupported())
-        shown = self._pick(tenant, known.list_groups())
+        shown = self._pick(tenant, known)
         return Choice(shown, {**known.list_unsupported(), LATER: known.gather_later(shown)})
 
-    def _pick(self, tenant: str, groups: list[Group]) -> list[Group]:
-        """Pick which groups are shown. groups: in order, more than are allowed."""
+    def _pick(self, tenant: str, known: _Sorted) -> list[Group]:
+        """Pick which groups are shown, of more than are allowed."""
+        groups = known.list_groups()
         now = self._rounds.setdefault(tenant, _Round(began=self._changes.revision))
-        rotating, rotating_classes = (max(1, most // ROTATING_PART) for most in (self._limit, self._most_classes))
-        allowed = _Allowance(self._limit - rotating, self._most_classes - rotating_classes)
+        most = self._most[tenant]
+        rotating, rotating_classes = (max(1, each // ROTATING_PART) for each in most)
+        allowed = Allowance(most.placements - rotating, most.classes - rotating_classes, known.list_together)
         first = dict.fromkeys(allowed.take(groups, lambda _: True))
         allowed.extend(rotating, rotating_classes)
 
@@ -405,10 +384,51 @@ class Window:
         return [*first, *others]
 
 
-def compute_limit(counts: Iterable[int], most: int, most_each: int) -> int:
+def merge_incomplete(blocked: dict[Rejection, tuple[Task, ...]]) -> dict[Rejection, tuple[Task, ...]]:
+    """Return why tasks wait, with one reason for those of all groups of pods beyond `MAX_TENANT_REASONS`."""
+    incomplete = [reason for reason in blocked if reason.kind is RejectionKind.GANG_INCOMPLETE][MAX_TENANT_REASONS:]
+    if incomplete:
+        tasks = chain.from_iterable(blocked.pop(reason) for reason in incomplete)
+        blocked[INCOMPLETE] = tuple(sorted(tasks, key=compute_sort_key))
+    return blocked
+
+
+def _find_most(waiting: WaitingQueues) -> dict[str, _Most]:
+    """Return how many each leaf may have that may have more; of the users of a tenant each may have a part."""
+    placements, classes = MAX_TENANT_PLACEMENTS, MAX_TENANT_CLASSES
+    counts = [each.count for each in waiting.by_tenant.values()]
+    if len(waiting.constraints) > MAX_PLACEMENTS:
+        placements = compute_limit(counts, MAX_PLACEMENTS, MAX_TENANT_PLACEMENTS)
+    if sum(counts) > MAX_CLASSES:
+        classes = compute_limit(counts, MAX_CLASSES, MAX_TENANT_CLASSES)
+    most = _Most(placements, classes)
+    found: dict[str, _Most] = {}
+    if max(counts, default=0) > min(most):
+        for of_tenant in waiting.by_tenant.values():
+            if of_tenant.count > min(most):
+                each = _divide(of_tenant, most)
+                above = (leaf for leaf, queues in of_tenant.leaves.items() if len(queues) > min(each))
+                found.update(dict.fromkeys(above, each))
+    return found
+
+
+def _divide(of_tenant: QueuesOfTenant, most: _Most) -> _Most:
+    """Return how many each leaf of a tenant may have so that all together have no more, as far as that can be had."""
+    if len(of_tenant.leaves) == 1:
+        return most
+    counts, (placements, classes) = list(map(len, of_tenant.leaves.values())), most
+    if len(of_tenant.constraints) > placements:
+        placements = compute_limit(counts, placements, placements, MIN_USER_PLACEMENTS)
+    if of_tenant.count > classes:
+        classes = compute_limit(counts, classes, classes, MIN_USER_PLACEMENTS)
+    return _Most(placements, classes)
+
+
+def compute_limit(counts: Iterable[int], most: int, most_each: int, least: int = MIN_TENANT_PLACEMENTS) -> int:
     """Return how many placements, or classes, each tenant may have so that all have `most`, as far as that can be had.
 
-    counts: how many each tenant has now, or more. most, most_each: of all and of one tenant.
+    counts: how many each tenant has now, or more. most, most_each: of all and of one tenant. least: of one tenant, even
+    if all have more than `most` then.
 
     >>> compute_limit([3, 5_000, 5_000], 2_048, 128), compute_limit([9] * 5_000, 2_048, 128)
     (128, 4)
@@ -421,4 +441,4 @@ def compute_limit(counts: Iterable[int], most: int, most_each: int) -> int:
             limit = min(limit, part)
             break
         left -= count
-    return max(limit, MIN_TENANT_PLACEMENTS)
+    return max(limit, least)

@@ -10,7 +10,7 @@ from fairbind.cluster.classes.task_queue import TaskQueue
 from fairbind.cluster.filters.attach_limits import VolumeLoad
 from fairbind.cluster.filters.volume_offers import Wanted
 from fairbind.cluster.objects.facts import Constraints, Demand, PodTerm, PodTerms
-from fairbind.model import Task, TaskClass
+from fairbind.model import Rejection, Task, TaskClass
 from fairbind.scheduling.cycle.order.task_queues import SortKey, compute_sort_key
 
 PINNED_PART = 1 / 16
@@ -26,15 +26,16 @@ GroupKey = tuple[
     str | None,
     VolumeLoad | None,
     tuple[Wanted, ...],
+    str | None,
 ]
 """All that decides a placement: constraints without what does not matter now, the terms in use that select the pods,
-what they require about others, which reserved capacity they may use (`QueueKey.rank`), and the volumes that they bring
-and want."""
+what they require about others, which reserved capacity they may use (`QueueKey.rank`), the volumes that they bring
+and want, and the group of pods to which they belong."""
 
 
-GroupKind = tuple[Demand, str | None, bool, float]
+GroupKind = tuple[Demand, str | None, bool, float, str]
 """The rest that makes a class of such a placement: the demand, the only node that the pods may use (a DaemonSet's),
-whether they are rationed, and for how long they run at most."""
+whether they are rationed, for how long they run at most, and what they are in their group of pods."""
 
 
 class KeyGroups:
@@ -51,7 +52,8 @@ class KeyGroups:
 class Group:
     """Queues that are one task class. is_stale: whether any of them has changed since the class was made.
 
-    same_key, kind: what they have in common; None where that is only why they wait. part: what it counts as a class.
+    same_key, kind: what they have in common; None where that is only `reason`, why they wait. part: what it counts as a
+    class.
     revision: of which revision of the answers about nodes the class was made.
     template: what `task_class` was made of, for who makes it. False when it has no queues.
     """
@@ -63,15 +65,19 @@ class Group:
         "is_stale",
         "kind",
         "part",
+        "reason",
         "revision",
         "same_key",
         "task_class",
         "template",
     )
 
-    def __init__(self, same_key: KeyGroups | None = None, kind: GroupKind | None = None) -> None:
+    def __init__(
+        self, same_key: KeyGroups | None = None, kind: GroupKind | None = None, reason: Rejection | None = None
+    ) -> None:
         self.same_key = same_key
         self.kind = kind
+        self.reason = reason
         self.part = 1.0 if kind is None or kind[1] is None else PINNED_PART
         self._ordered: list[tuple[SortKey, TaskQueue]] = []
         self._tasks: tuple[Task, ...] | None = None

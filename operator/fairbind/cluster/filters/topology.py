@@ -380,6 +380,11 @@ class Topology:
 
     # --- domains ---
 
+    def find_domains(self, topology_key: str) -> Domains:
+        """Return the domains of a topology key of now; the same object while nodes stay as they are."""
+        self._follow_nodes()
+        return self._find_domains(topology_key)
+
     def _find_domains(self, topology_key: str) -> Domains:
         """Return the domains of a topology key: the values of the label, over all nodes."""
         domains = self._domains.get(topology_key)

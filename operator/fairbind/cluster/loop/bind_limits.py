@@ -20,6 +20,9 @@ places: its tenant gets nothing, so it is always the next in the order. The rule
   of a tenant may wait so, the state say (`cache.volume_plans`).
 * What is decided beyond that is backed off: the pod is out of the scheduling order. After a backoff of 1 to 5 s, twice
   as long each time, as many pods return as may begin. After the first success all of them do.
+* A plan of several begins where each of its namespaces has a place, and takes as many as it has binds. So what may be
+  under way is exceeded by less than one plan, and a large plan waits no longer than a small one. It is backed off and
+  returns as a whole. Once one of it is sent, its namespace's places hold none of the others back.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
+
+from fairbind.cluster.tenancy.users import find_tenant_of_leaf
 
 FAILURES_IN_A_ROW = 8
 PROBES = 4
@@ -54,10 +59,14 @@ MAX_REMEMBERED = 10_000
 
 
 class _Place(NamedTuple):
-    """The namespace of a binding, as one of its tenant."""
+    """The namespace of a binding, as one of its tenant. The users of a tenant have their places together."""
 
     tenant: str
     namespace: str
+
+
+def _find_place(leaf: str, namespace: str) -> _Place:
+    return _Place(find_tenant_of_leaf(leaf), namespace)
 
 
 @dataclass(slots=True)
@@ -86,7 +95,9 @@ class _Tenant:
 
 @dataclass(slots=True)
 class _Namespace:
-    """under_way, stalled, awaiting: its bindings. failures: in a row. backed_off: UIDs, in the order of decisions.
+    """under_way, stalled, awaiting: its bindings. failures: in a row.
+
+    backed_off: the UIDs of plans, in the order of decisions.
 
     places: how many bindings that are not stalled it may have under way; `RELEASED_AT_ONCE`: as many as it likes.
     backoff_seconds: of the next backoff. release_at: when pods that are backed off return. unanswered: releases since a
@@ -98,7 +109,7 @@ class _Namespace:
     awaiting: int = 0
     failures: int = 0
     places: int = RELEASED_AT_ONCE
-    backed_off: deque[str] = field(default_factory=deque)
+    backed_off: deque[tuple[str, ...]] = field(default_factory=deque)
     backoff_seconds: float = FIRST_BACKOFF_SECONDS
     release_at: float = inf
     unanswered: int = 0
@@ -122,6 +133,14 @@ class _Namespace:
         if not self.is_slow:
             return RELEASED_AT_ONCE
         return max(self.places - (self.under_way - self.stalled), 0)
+
+
+@dataclass(slots=True)
+class _Plan:
+    """A plan of several that has begun. left: how many of it have not ended. is_sent: whether one of it was sent."""
+
+    left: int
+    is_sent: bool = False
 
 
 class Outcomes:
@@ -171,48 +190,36 @@ class BindLimits:
         self._namespaces: dict[_Place, _Namespace] = {}
         self._tenants: dict[str, _Tenant] = {}
         self._under_way: dict[str, _Place] = {}
+        self._plans: dict[str, _Plan] = {}
         self._stalled: set[str] = set()
         self._tardy: set[str] = set()
         self._awaiting: set[str] = set()
 
     def begin_all(self, members: Sequence[tuple[str, str, str]], now: float) -> bool:
-        """Let the bindings of a plan begin; False: all are backed off. members: UID, tenant and namespace of each.
+        """Let the bindings of a plan begin; False: all are backed off until `release` returns them.
 
-        What is larger than the places of a namespace begins where nothing else of it is under way.
+        members: UID, tenant and namespace of each.
         """
+        for place in dict.fromkeys(_find_place(tenant, namespace) for _, tenant, namespace in members):
+            known = self._namespaces.setdefault(place, _Namespace())
+            if not self._find_free(place, known):
+                known.backed_off.append(tuple(uid for uid, *_ in members))
+                if known.release_at == inf:
+                    known.release_at = now + known.backoff_seconds
+                return False
+        for uid, tenant, namespace in members:
+            self.enter(uid, tenant, namespace)
         if len(members) > 1:
-            for (_, tenant, namespace), count in Counter(("", *member[1:]) for member in members).items():
-                place = _Place(tenant, namespace)
-                known = self._namespaces.setdefault(place, _Namespace())
-                free = self._find_free(place, known)
-                if free < count and (known.under_way or not free):
-                    for uid, *_ in members:
-                        self._back_off(known, uid, now)
-                    return False
-            for uid, tenant, namespace in members:
-                self.enter(uid, tenant, namespace)
-            return True
-        ((uid, tenant, namespace),) = members
-        return self.begin(uid, tenant, namespace, now)
+            self._plans.update(dict.fromkeys((uid for uid, *_ in members), _Plan(len(members))))
+        return True
 
     def begin(self, uid: str, tenant: str, namespace: str, now: float) -> bool:
         """Let the binding of a decided pod begin; False: it is backed off until `release` returns it."""
-        place = _Place(tenant, namespace)
-        known = self._namespaces.setdefault(place, _Namespace())
-        if not self._find_free(place, known):
-            self._back_off(known, uid, now)
-            return False
-        self.enter(uid, tenant, namespace)
-        return True
-
-    def _back_off(self, known: _Namespace, uid: str, now: float) -> None:
-        known.backed_off.append(uid)
-        if known.release_at == inf:
-            known.release_at = now + known.backoff_seconds
+        return self.begin_all([(uid, tenant, namespace)], now)
 
     def enter(self, uid: str, tenant: str, namespace: str) -> None:
         """Note that a binding begins, whatever the limits are."""
-        place = _Place(tenant, namespace)
+        place = _find_place(tenant, namespace)
         known = self._namespaces.setdefault(place, _Namespace())
         known.under_way += 1
         known.unanswered = 0
@@ -251,21 +258,34 @@ class BindLimits:
         return change
 
     def may_send(self, uid: str) -> bool:
-        """Tell whether a binding that has begun and was not sent yet may be sent; if not, it ends as not sent."""
-        place = self._under_way.get(uid)
-        if place is None or uid in self._stalled:
-            return True
+        """Tell whether a binding that has begun and was not sent yet may be sent; if not, it ends as not sent.
+
+        It is sent then: of a plan of several the others follow.
+        """
+        place, plan = self._under_way.get(uid), self._plans.get(uid)
+        may = place is None or uid in self._stalled or self._has_place(place, plan)
+        if may and plan is not None:
+            plan.is_sent = True
+        return may
+
+    def _has_place(self, place: _Place, plan: _Plan | None) -> bool:
+        """Tell whether a binding that is under way has a place. plan: its own, if that is of several."""
         if self._is_tenant_full(place.tenant):
             return False
         known = self._namespaces[place]
-        places = known.places if known.stalled < MAX_STALLED_IN_NAMESPACE else 0
-        is_few = not known.is_slow or known.under_way - known.stalled <= places
-        return is_few or not self._is_limited(place, known)
+        if not known.is_slow or not self._is_limited(place, known):
+            return True
+        if known.stalled >= MAX_STALLED_IN_NAMESPACE:
+            return False
+        own = 1 if plan is None else plan.left
+        return (plan is not None and plan.is_sent) or known.under_way - known.stalled - own < known.places
 
     def end(self, uid: str, now: float, *, bound: bool = False, failed: bool = False) -> bool:
         """Note that a binding is over, or does not begin after all; True when it still had its place."""
         was_awaiting = self.follow_claims(uid, awaits=False) > 0
-        place = self._under_way.pop(uid, None)
+        place, plan = self._under_way.pop(uid, None), self._plans.pop(uid, None)
+        if plan is not None:
+            plan.left -= 1
         if place is None:
             return True
         known = self._namespaces[place]
@@ -318,7 +338,9 @@ class BindLimits:
             is_limited = self._is_limited(place, known)
             # Pods that were released and did not come back were deleted, or fit nowhere: others get their chance.
             count = min(self._find_free(place, known) * 2**known.unanswered, RELEASED_AT_ONCE)
-            released += [known.backed_off.popleft() for _ in range(min(count, len(known.backed_off)))]
+            end = len(released) + count
+            while known.backed_off and len(released) < end:
+                released += known.backed_off.popleft()
             known.unanswered = min(known.unanswered + bool(count), 16)
             is_failing = is_limited and known.is_failing
             is_backing_off = is_failing or (is_limited and known.is_slow) or not count

@@ -21,6 +21,7 @@ class Decider:
 
     explains: whether anything reads why tasks wait. If so, where few classes wait, all explanations are those of now.
     If not, waits do not say which tenant comes before. find_start: when a running task began, seconds since the epoch.
+    find_end: when it ends, likewise; None: that is not known.
     """
 
     def __init__(
@@ -29,12 +30,13 @@ class Decider:
         *,
         explains: bool = True,
         find_start: Callable[[RunningTask], float] = attrgetter("start"),
+        find_end: Callable[[RunningTask], float | None] = lambda _running: None,
     ) -> None:
         self._baseline = baseline
         self.explains = explains
         self._unschedulable = UnschedulableCache()
         self._state = CycleState()
-        self.reservations = Reservations(find_start)
+        self.reservations = Reservations(find_start, find_end)
 
     def note_event(self, event: Event) -> None:
         """Have the next cycle look at the classes whose wait this ends."""
@@ -47,9 +49,12 @@ class Decider:
         now: float,
         order: RunCycle,
         *,
-        may_have: Callable[[str], bool] = lambda _tenant: True,
+        may_have: Callable[[str, int], bool] = lambda _tenant, _count: True,
     ) -> CycleReport:
-        """Return what the ordered cycle decides. now: seconds since the epoch, for the report. may_have: see there."""
+        """Return what the ordered cycle decides.
+
+        now: seconds since the epoch, for the report. may_have: see `run_cycle`.
+        """
         recalls = not self.explains or is_recalling(len(snapshot.task_classes))
         unschedulable = self._unschedulable if recalls else None
         if unschedulable is None:

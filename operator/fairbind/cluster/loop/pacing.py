@@ -9,8 +9,8 @@ The rules:
 * **Batches.** The first change starts a pause of `COALESCE_SECONDS`, and what changes during the pause belongs to the
   same cycle. So the order is decided over the batch and not by who arrived first within it. The pause is at least as
   long as the last cycle, so that cycles take at most about half of the time.
-* **Plans.** A plan begins whole or not at all, and takes as many places as it has binds. What is larger than a limit
-  begins where nothing else takes its places.
+* **Plans.** A plan begins whole or not at all, and takes as many places as it has binds. It begins where one place is
+  free: limits are exceeded by less than one plan, and a large plan waits for no more than a small one.
 * **Limit.** No more than `MAX_OUTSTANDING` decisions wait to be carried out: as many as keep the binder busy while the
   next cycle runs. Decisions stay fresh, and the order stays right when something changes amid a long backlog. A cycle
   that the limit ended goes on, without a pause, when `LOW_WATER` or fewer are left. So does a change that came when
@@ -309,14 +309,17 @@ class Pacing:
         return [*instructions, *self._scale_up(event.scale_ups, now)]
 
     def _begin_plan(self, plan: Plan, opens: AbstractSet[str], now: float) -> Sequence[Instruction]:
-        """Let all binds of a plan begin, or none: then all its pods wait for their `Resume`."""
+        """Let all binds of a plan begin, or none; then those that cannot begin now wait for their `Resume`."""
         gated = [(bind.task.uid, bind.tenant) for bind in plan.binds if bind.task.uid in opens]
         # One that is under way is so for so long that its time is over; a second request would not help.
-        is_under_way = any(bind.task.uid in self._openings for bind in plan.binds)
-        if is_under_way or (gated and not self._gate_limiter.open_all(gated, now)):
-            for bind in plan.binds:
-                self._postponements.resume_at(now + STUCK_SECONDS, bind.task.uid)
-            return [BackOff(bind.task.uid) for bind in plan.binds]
+        stuck = [bind.task.uid for bind in plan.binds if bind.task.uid in self._openings]
+        if not stuck and gated and not self._gate_limiter.open_all(gated, now):
+            stuck = [bind.task.uid for bind in plan.binds]
+        if stuck:
+            for uid in stuck:
+                self._postponements.resume_at(now + STUCK_SECONDS, uid)
+            self._is_woken |= len(stuck) < len(plan.binds)
+            return [BackOff(uid) for uid in stuck]
         if not self._limits.begin_all([_name_member(bind) for bind in plan.binds], now):
             for bind in plan.binds:
                 self._gate_limiter.end(bind.task.uid, now)
@@ -357,10 +360,13 @@ class Pacing:
         now: float,
     ) -> list[Instruction]:
         match event:
-            case BindWithdrawn(uid):
+            case BindWithdrawn(uid, is_stuck):
                 self._outstanding -= self._limits.end(uid, now)
                 self._end_opening(uid, now)
-                return []
+                if not is_stuck:
+                    return []
+                self._postponements.resume_at(now + STUCK_SECONDS, uid)
+                return [BackOff(uid)]
             case CycleFailed(classes):
                 if classes is not None:
                     self._rounds.note_classes(classes)

@@ -81,9 +81,14 @@ class Decided(msgspec.Struct, frozen=True):
 
 
 class BindWithdrawn(msgspec.Struct, frozen=True):
-    """Answers a `Plan`, once for each of its binds: none begins, because a pod went away or waits no more."""
+    """Answers a `Plan`, once for each of its binds: none begins, because a pod went away or waits no more.
+
+    is_stuck: whether one could not hold its capacity beside the others of its plan. The same decision would end in the
+    same way, so all of them leave the scheduling order for a while.
+    """
 
     uid: str
+    is_stuck: bool = False
 
 
 class CycleEnded(msgspec.Struct, frozen=True):
@@ -241,7 +246,7 @@ class Forget(msgspec.Struct, frozen=True):
 class BackOff(msgspec.Struct, frozen=True):
     """Do not carry the decision out: the pod waits for its `Resume`, because bindings of its namespace fail.
 
-    Or because the gate of no further pod of its tenant may be opened.
+    Or because the gate of no further pod of its tenant may be opened, or its plan was withdrawn.
     """
 
     uid: str

@@ -1,10 +1,10 @@
 """What a snapshot file keeps of Kubernetes objects: the fields that are read for decisions, and nothing else.
 
-The wire types have only fields that are read, so what is decoded into them is free of environments, annotations and
-whatever else a manifest holds. Some fields are read for other ends than a decision (messages for events, owners,
-versions of a watch): those are taken away. So are images, although a node that has one is preferred: a snapshot is for
-others to read, and the names of images say what runs in a cluster, and in which version. Pods that have ended hold
-nothing any more; of those that succeeded it is kept how long they ran, for estimates.
+The wire types have only fields that are read, so what is decoded into them is free of environments, annotations that
+say nothing of groups, and whatever else a manifest holds. Some fields are read for other ends than a decision (messages
+for events, owners, versions of a watch): those are taken away. So are images, although a node that has one is
+preferred: a snapshot is for others to read, and the names of images say what runs in a cluster, and in which version.
+Pods that have ended hold nothing any more; of those that succeeded it is kept how long they ran, for estimates.
 """
 
 from __future__ import annotations
@@ -15,26 +15,31 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from fairbind.cluster.objects import admission_wire, device_wire, storage_wire, wire
+from fairbind.cluster.objects import admission_wire, device_wire, group_wire, storage_wire, wire
 from fairbind.cluster.objects.convert import FINISHED_PHASES, parse_time
 from fairbind.cluster.objects.declared_features import RESTART_ALL_ACTION, keep_needed
 from fairbind.cluster.objects.decode import (
     ATTACHMENTS,
     CLAIMS,
+    COSCHEDULING_POD_GROUPS,
     CSI_DRIVERS,
     CSI_NODES,
     DEVICE_CLASSES,
+    JOBS,
     NAMESPACES,
     NODES,
+    POD_GROUPS,
     PODS,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
     STORAGE_CAPACITIES,
     STORAGE_CLASSES,
+    VOLCANO_POD_GROUPS,
     VOLUMES,
     ResourceType,
 )
 from fairbind.cluster.objects.device_facts import find_held_devices
+from fairbind.cluster.objects.group_facts import INITIALLY_SCHEDULED, convert_job
 from fairbind.cluster.objects.volume_facts import CLAIM_ANNOTATIONS, TOPOLOGY_LABELS, VOLUME_ANNOTATIONS
 
 SUCCEEDED = "Succeeded"
@@ -51,7 +56,10 @@ DEFAULT_CLASS_ANNOTATIONS = (
 NODE_OWNERS = ("DaemonSet", "Node")
 """Kinds of owners whose pods belong to their node: a DaemonSet has one for each, a static pod is the node's own."""
 
-TENANT_FIELDS = ("weight", "resourceWeights", "namespaces", "namespaceSelector")
+TENANT_FIELDS = (
+    "weight", "resourceWeights", "namespaces", "namespaceSelector", "limit",
+    "parent", "priority", "guarantee", "lending", "minRuntimeSeconds", "users",
+)  # fmt: skip
 POLICY_FIELDS = (
     "policy", "fairnessResources", "serverClassTolerance", "nodeSelector", "unclaimedNamespaces",
     "guided", "fit", "reservations",
@@ -190,15 +198,21 @@ def belongs_to_node(pod: wire.Pod) -> bool:
     return any(owner.controller and owner.kind in NODE_OWNERS for owner in pod.metadata.owner_references or ())
 
 
-def _keep_meta(pod: wire.Pod) -> wire.ObjectMeta:
-    """Return what is kept of a pod's metadata. Of its owner that is the kind, if the pod belongs to its node."""
+def _keep_meta(pod: wire.Pod) -> wire.PodMeta:
+    """Return what is kept of a pod's metadata. Of its owner that is the kind, if the pod belongs to its node.
+
+    Of a Job it is which one: it may say that its pods are a group. So may another owner's pods.
+    """
     meta = pod.metadata
+    is_gang = meta.annotations is not None and meta.annotations.gang is not None
     owners = [
         wire.OwnerReference(kind=owner.kind, controller=True)
+        if owner.kind in NODE_OWNERS
+        else wire.OwnerReference(kind=owner.kind, name=owner.name, uid=owner.uid, controller=True)
         for owner in meta.owner_references or ()
-        if owner.controller and owner.kind in NODE_OWNERS
+        if owner.controller and (owner.kind in {*NODE_OWNERS, "Job"} or is_gang)
     ]
-    return wire.ObjectMeta(
+    return wire.PodMeta(
         name=meta.name,
         namespace=meta.namespace,
         uid=meta.uid,
@@ -206,6 +220,7 @@ def _keep_meta(pod: wire.Pod) -> wire.ObjectMeta:
         deletion_timestamp=meta.deletion_timestamp,
         labels=meta.labels,
         owner_references=owners or None,
+        annotations=meta.annotations if meta.annotations != wire.PodAnnotations() else None,
     )
 
 
@@ -311,10 +326,41 @@ def _capture_device_class(device_class: device_wire.DeviceClass) -> device_wire.
     return msgspec.structs.replace(device_class, metadata=kept)
 
 
+def _capture_pod_group(group: group_wire.NativePodGroup) -> group_wire.NativePodGroup:
+    """Return what decides of a PodGroup of Kubernetes."""
+    said = [
+        wire.Condition(type=one.type, status=one.status)
+        for one in group.status.conditions or ()
+        if one.type == INITIALLY_SCHEDULED
+    ]
+    status = group_wire.NativeStatus(said or None)
+    return group_wire.NativePodGroup(_keep_group_meta(group.metadata), group.spec, status, group.fault)
+
+
+def _capture_member_group(group: group_wire.MemberPodGroup) -> group_wire.MemberPodGroup:
+    """Return what decides of a PodGroup of another format."""
+    return group_wire.MemberPodGroup(_keep_group_meta(group.metadata), group.spec, group.fault)
+
+
+def _keep_group_meta(meta: wire.ObjectMeta) -> wire.ObjectMeta:
+    return wire.ObjectMeta(
+        name=meta.name, namespace=meta.namespace, uid=meta.uid, creation_timestamp=meta.creation_timestamp
+    )
+
+
+def _capture_job(job: group_wire.Job) -> group_wire.Job | None:
+    """Return what decides of a Job whose pods are a group; of others nothing."""
+    if convert_job(job).mark is None:
+        return None
+    meta = job.metadata
+    kept = group_wire.JobMeta(name=meta.name, namespace=meta.namespace, uid=meta.uid, annotations=meta.annotations)
+    return group_wire.Job(kept, job.spec, job.fault)
+
+
 def capture_custom_object(item: Mapping[str, Any], fields: tuple[str, ...]) -> dict[str, Any]:
     """Return what is kept of a Tenant or a SchedulingPolicy. fields: of its spec."""
     meta, spec = item.get("metadata") or {}, item.get("spec") or {}
-    kept = {name: meta[name] for name in ("name", "uid", "creationTimestamp") if name in meta}
+    kept = {name: meta[name] for name in ("name", "uid", "creationTimestamp", "deletionTimestamp") if name in meta}
     return {"metadata": kept, "spec": {name: spec[name] for name in fields if name in spec}}
 
 
@@ -342,9 +388,13 @@ CAPTURED_STORAGE: tuple[ResourceType[Any], ...] = tuple(
         (RESOURCE_CLAIMS, _capture_resource_claim),
         (DEVICE_CLASSES, _capture_device_class),
         (RESOURCE_SLICES, _capture_named),
+        (POD_GROUPS, _capture_pod_group),
+        (VOLCANO_POD_GROUPS, _capture_member_group),
+        (COSCHEDULING_POD_GROUPS, _capture_member_group),
+        (JOBS, _capture_job),
     )
 )
-"""All kinds of objects about volumes and devices."""
+"""All kinds of objects about volumes, devices and groups of pods. Of a Job that is no group nothing is kept: None."""
 
 CAPTURED_ADMISSION: tuple[ResourceType[Any], ...] = (
     ResourceType(LIMIT_RANGES, "/api/v1/limitranges", admission_wire.LimitRange, _capture_named),

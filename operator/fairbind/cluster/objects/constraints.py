@@ -262,8 +262,8 @@ def find_unsupported(spec: wire.PodSpec) -> tuple[Rejection, str] | None:
         return unsupported
     if spec.resource_claims:
         return _reject("resource claims"), f"resource claim {spec.resource_claims[0].name!r}"
-    if spec.scheduling_group is not None or spec.workload_ref is not None:
-        return _reject("gang scheduling"), "gang scheduling (schedulingGroup or workloadRef)"
+    if spec.workload_ref is not None:
+        return _reject("gang scheduling"), "gang scheduling (workloadRef)"
     return None
 
 

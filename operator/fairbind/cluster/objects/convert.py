@@ -8,7 +8,7 @@ from functools import lru_cache
 from math import inf
 from typing import TypeVar
 
-from fairbind.cluster.objects import wire
+from fairbind.cluster.objects import group_wire, wire
 from fairbind.cluster.objects.budget import MAX_LABELS, Excess, find_excess
 from fairbind.cluster.objects.constraints import (
     NO_CONSTRAINTS,
@@ -24,6 +24,8 @@ from fairbind.cluster.objects.constraints import (
 from fairbind.cluster.objects.declared_features import keep_needed
 from fairbind.cluster.objects.device_claims import find_device_claims
 from fairbind.cluster.objects.facts import FAIRBIND_GATE, Amounts, NamespaceFacts, NodeFacts, Owner, PodFacts, Taint
+from fairbind.cluster.objects.group_facts import PodGroupFacts, convert_member_group, convert_native
+from fairbind.cluster.objects.group_marks import GroupFormat, find_foreign_group, find_group_fault, find_mark
 from fairbind.cluster.objects.image_facts import NO_IMAGES, convert_images, find_images
 from fairbind.cluster.objects.requests import MAX_RESOURCES, DemandReader, compute_demand, keep_first
 from fairbind.cluster.objects.volume_facts import find_claims
@@ -43,13 +45,12 @@ MAX_SHARED_TIMES = 4_096
 
 DEFAULT_GRACE_SECONDS = 30
 """Time to end for a pod that names none."""
-GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
-"""The label of the coscheduling plugin and of others that followed it."""
 
 Labels = tuple[tuple[str, str], ...]
 Value = TypeVar("Value", bound=Hashable)
 
-FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
+SUCCEEDED = "Succeeded"
+FINISHED_PHASES = frozenset({SUCCEEDED, "Failed"})
 _REJECTIONS = {
     "NodePorts": "ports",
     **dict.fromkeys(("NodeAffinity", "NodeName", "NodeUnschedulable", "TaintToleration"), "node"),
@@ -108,11 +109,10 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
     meta, spec, status = pod.metadata, pod.spec, pod.status
     demand, nonsense, is_over = compute_demand(pod)
     excess = find_excess(spec, meta.labels)
+    unsupported = _find_unsupported(pod) if excess is None else reject_excess(excess)
     if is_over:
-        unsupported: tuple[Rejection, str] | None = TOO_MANY_RESOURCES, TOO_MANY_RESOURCES.subject
-    else:
-        unsupported = _find_unsupported(spec) if excess is None else reject_excess(excess)
-    fault = pod.fault or nonsense
+        unsupported = TOO_MANY_RESOURCES, TOO_MANY_RESOURCES.subject
+    fault = pod.fault or nonsense or find_group_fault(meta.annotations)
     if fault is not None:
         unsupported = (UNREADABLE, f"a field that makes no sense: {fault}")
     node = spec.node_name or None
@@ -128,6 +128,7 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
     created = parse_time(meta.creation_timestamp)
     pin = find_pin(spec) if node is None and excess is None else None
     scheduled_message, scheduled_generation = _find_scheduled(status)
+    owner = _find_owner(meta)
     return PodFacts(
         uid=meta.uid,
         namespace=_share_name(meta.namespace),
@@ -139,9 +140,9 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
         node=_share_name(node) if node else None,
         terminating=meta.deletion_timestamp is not None,
         finished=status.phase in FINISHED_PHASES,
+        succeeded=status.phase == SUCCEEDED,
         gated=bool(spec.scheduling_gates),
-        is_behind_our_gate=bool(spec.scheduling_gates)
-        and [gate.name for gate in spec.scheduling_gates or ()] == [FAIRBIND_GATE],
+        is_behind_our_gate=[gate.name for gate in spec.scheduling_gates or ()] == [FAIRBIND_GATE],
         demand=demand,
         constraints=constraints,
         pin=pin,
@@ -152,9 +153,9 @@ def convert_pod(pod: wire.Pod) -> PodFacts:
         scheduled_message=scheduled_message,
         rejection=_find_rejection(status),
         start=parse_time(status.start_time) or created,
-        group=_find_group(pod),
+        group=find_mark(pod, (owner.name, owner.kind) if owner is not None else (meta.name, "Pod")),
         nominated_node=status.nominated_node_name or None,
-        owner=None if node else _find_owner(meta),
+        owner=owner if not node or (owner is not None and owner.kind == "Job") else None,
         pod_terms=pod_terms,
         claims=find_claims(meta.name, spec.volumes) if spec.volumes else (),
         carries=carries,
@@ -175,8 +176,11 @@ def _find_most_seconds(spec: wire.PodSpec) -> float:
     return float(spec.active_deadline_seconds + (DEFAULT_GRACE_SECONDS if grace is None else max(grace, 0)))
 
 
-def _find_unsupported(spec: wire.PodSpec) -> tuple[Rejection, str] | None:
+def _find_unsupported(pod: wire.Pod) -> tuple[Rejection, str] | None:
     """Return what a pod carries that is not honoured yet; who places the pods that wait to be decided honours it."""
+    spec, foreign = pod.spec, find_foreign_group(pod.metadata.annotations)
+    if foreign is not None:
+        return Rejection(RejectionKind.NOT_SUPPORTED, foreign), foreign
     if spec.scheduling_gates and any(gate.name == FAIRBIND_GATE for gate in spec.scheduling_gates):
         return None
     return find_unsupported(spec)
@@ -228,13 +232,6 @@ def _find_scheduled(status: wire.PodStatus) -> tuple[str | None, int]:
     return None, 0
 
 
-def _find_group(pod: wire.Pod) -> str | None:
-    stated = pod.spec.scheduling_group
-    name = stated.pod_group_name if stated is not None else None
-    name = name or (pod.metadata.labels or {}).get(GROUP_LABEL)
-    return _share(name) if name else None
-
-
 def _find_rejection(status: wire.PodStatus) -> str | None:
     if status.phase != "Failed" or status.reason is None:
         return None
@@ -271,3 +268,18 @@ def convert_namespace(namespace: wire.Namespace) -> NamespaceFacts:
     """Return what matters of a namespace."""
     meta = namespace.metadata
     return NamespaceFacts(meta.name, meta.resource_version, _sort_labels(meta.labels))
+
+
+def convert_pod_group(group: group_wire.NativePodGroup) -> PodGroupFacts:
+    """Return what matters of a PodGroup of Kubernetes."""
+    return convert_native(group, parse_time(group.metadata.creation_timestamp))
+
+
+def convert_coscheduling_group(group: group_wire.MemberPodGroup) -> PodGroupFacts:
+    """Return what matters of a PodGroup of `scheduling.x-k8s.io`."""
+    return convert_member_group(group, GroupFormat.COSCHEDULING, parse_time(group.metadata.creation_timestamp))
+
+
+def convert_volcano_group(group: group_wire.MemberPodGroup) -> PodGroupFacts:
+    """Return what matters of a PodGroup of Volcano."""
+    return convert_member_group(group, GroupFormat.VOLCANO, parse_time(group.metadata.creation_timestamp))

@@ -15,8 +15,15 @@ from typing import Any, Generic, TypeVar, get_args, get_origin
 
 import msgspec
 
-from fairbind.cluster.objects import device_wire, storage_wire, wire
-from fairbind.cluster.objects.convert import convert_namespace, convert_node, convert_pod
+from fairbind.cluster.objects import device_wire, group_wire, storage_wire, wire
+from fairbind.cluster.objects.convert import (
+    convert_coscheduling_group,
+    convert_namespace,
+    convert_node,
+    convert_pod,
+    convert_pod_group,
+    convert_volcano_group,
+)
 from fairbind.cluster.objects.device_facts import (
     DeviceClassFacts,
     ResourceClaimFacts,
@@ -26,6 +33,7 @@ from fairbind.cluster.objects.device_facts import (
     convert_slice,
 )
 from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts
+from fairbind.cluster.objects.group_facts import JobFacts, PodGroupFacts, convert_job
 from fairbind.cluster.objects.volume_facts import (
     AttachmentFacts,
     ClaimFacts,
@@ -255,4 +263,29 @@ RESOURCE_SLICES: ResourceType[SliceFacts] = ResourceType(
     device_wire.ResourceSlice,
     convert_slice,
     is_optional=True,
+)
+
+POD_GROUPS: ResourceType[PodGroupFacts] = ResourceType(
+    "podgroups.scheduling.k8s.io",
+    "/apis/scheduling.k8s.io/v1beta1/podgroups",
+    group_wire.NativePodGroup,
+    convert_pod_group,
+    is_optional=True,
+)
+VOLCANO_POD_GROUPS: ResourceType[PodGroupFacts] = ResourceType(
+    "podgroups.scheduling.volcano.sh",
+    "/apis/scheduling.volcano.sh/v1beta1/podgroups",
+    group_wire.MemberPodGroup,
+    convert_volcano_group,
+    is_optional=True,
+)
+COSCHEDULING_POD_GROUPS: ResourceType[PodGroupFacts] = ResourceType(
+    "podgroups.scheduling.x-k8s.io",
+    "/apis/scheduling.x-k8s.io/v1alpha1/podgroups",
+    group_wire.MemberPodGroup,
+    convert_coscheduling_group,
+    is_optional=True,
+)
+JOBS: ResourceType[JobFacts] = ResourceType(
+    "jobs", "/apis/batch/v1/jobs", group_wire.Job, convert_job, is_optional=True
 )

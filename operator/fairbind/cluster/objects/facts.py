@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 from msgspec import Struct
 
 from fairbind.cluster.objects.device_claims import DeviceClaimUse
+from fairbind.cluster.objects.group_marks import GroupMark
 from fairbind.cluster.objects.image_facts import NO_IMAGES, ImageUse, NodeImages
 from fairbind.cluster.objects.selectors import LabelSelector, NodeTerm
 from fairbind.cluster.objects.volume_facts import ANYWHERE, ClaimUse, VolumeTopology
@@ -224,11 +225,12 @@ class PodFacts(Struct, frozen=True, gc=False):
     PodScheduled=False says, or None. scheduled_generation: of which generation it says so; 0: of none that it names.
     runs: its kubelet runs it. rejection: for what its kubelet refused it (resources, ports, node, other); None when it
     did not. start: when its kubelet took it, seconds since the epoch; `created` before that.
-    group: the name of the pod group in its namespace that it belongs to; None: to none. nominated_node: where free
-    capacity is reserved for it until it is bound.
-    owner: its controller, kept only while it waits. claims: those of its volumes. images: those that it uses, kept only
-    while it waits and may choose. device_claims: the ResourceClaims that it uses, kept only while it waits.
+    group: to which group of pods it says that it belongs; None: to none. nominated_node: where free capacity is
+    reserved for it until it is bound. owner: its controller, kept while it waits, and when it is a Job.
+    claims: those of its volumes. images: those that it uses, kept only while it waits and may choose.
+    device_claims: the ResourceClaims that it uses, kept only while it waits.
     most_seconds: for how long it holds something at most once its kubelet took it, by its `activeDeadlineSeconds`.
+    succeeded: it has ended well.
     """
 
     uid: str
@@ -252,7 +254,7 @@ class PodFacts(Struct, frozen=True, gc=False):
     pin: str | None = None
     rejection: str | None = None
     start: float = 0.0
-    group: str | None = None
+    group: GroupMark | None = None
     nominated_node: str | None = None
     owner: Owner | None = None
     pod_terms: PodTerms | None = None
@@ -265,6 +267,7 @@ class PodFacts(Struct, frozen=True, gc=False):
     scheduled_generation: int = 0
     device_claims: tuple[DeviceClaimUse, ...] = ()
     most_seconds: float = inf
+    succeeded: bool = False
 
     @property
     def gated_by_others(self) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache
 
@@ -100,3 +101,16 @@ def format_quantity(resource: str, amount: int) -> str:
             if amount % (1 << bits) == 0:
                 return f"{amount >> bits}{suffix}"
     return str(amount)
+
+
+def format_amounts(amounts: Mapping[str, float]) -> dict[str, str]:
+    """Return cores, bytes and counts as quantities; what is 0 is left out.
+
+    >>> format_amounts({"memory": 2.0**30, "cpu": 0.5, "pods": 0.0})
+    {'cpu': '500m', 'memory': '1Gi'}
+    """
+    return {
+        resource: format_quantity(resource, round(amount * (MILLI if resource == CPU else 1)))
+        for resource, amount in sorted(amounts.items())
+        if amount
+    }

@@ -44,6 +44,30 @@ class ObjectMeta(Wire):
     owner_references: list[OwnerReference] | None = None
 
 
+class PodAnnotations(Struct, gc=False):
+    """What a pod says about the group that it belongs to. Other annotations are not read: they may be large."""
+
+    volcano_group: str | None = field(default=None, name="scheduling.k8s.io/group-name")
+    volcano_task: str | None = field(default=None, name="volcano.sh/task-spec")
+    kueue_total: str | None = field(default=None, name="kueue.x-k8s.io/pod-group-total-count")
+    kueue_required_topology: str | None = field(default=None, name="kueue.x-k8s.io/podset-required-topology")
+    kueue_preferred_topology: str | None = field(default=None, name="kueue.x-k8s.io/podset-preferred-topology")
+    lws_size: str | None = field(default=None, name="leaderworkerset.sigs.k8s.io/size")
+    lws_exclusive_topology: str | None = field(default=None, name="leaderworkerset.sigs.k8s.io/exclusive-topology")
+    gang: str | None = field(default=None, name="fairbind.io/gang")
+    gang_after_start: str | None = field(default=None, name="fairbind.io/gang-after-start")
+    required_topology: str | None = field(default=None, name="fairbind.io/gang-required-topology")
+    preferred_topology: str | None = field(default=None, name="fairbind.io/gang-preferred-topology")
+    yunikorn_group: str | None = field(default=None, name="yunikorn.apache.org/task-group-name")
+    kai_group: str | None = field(default=None, name="pod-group-name")
+
+
+class PodMeta(ObjectMeta):
+    """Which pod it is."""
+
+    annotations: PodAnnotations | None = None
+
+
 class Resources(Wire):
     """Requests and limits of a container or a pod."""
 
@@ -233,6 +257,7 @@ class PodSpec(Wire):
     node_name: str | None = None
     scheduler_name: str | None = None
     priority: int | None = None
+    preemption_policy: str | None = None
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
     overhead: Amounts | None = None
@@ -308,7 +333,7 @@ class PodStatus(Wire):
 class Pod(Wire):
     """A pod. fault: what could not be decoded, when the struct was made from the readable rest."""
 
-    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+    metadata: PodMeta = field(default_factory=PodMeta)
     spec: PodSpec = field(default_factory=PodSpec)
     status: PodStatus = field(default_factory=PodStatus)
     fault: str | None = None

@@ -147,7 +147,7 @@ class Extender:
         shares: None when nothing is known; then every other tenant is protected.
         """
         facts, is_free = self._find(pod)
-        tenant = None if facts is None else self._cache.state.directory.tenant_of(facts.namespace)
+        tenant = None if facts is None else self._cache.state.directory.leaf_of(facts.namespace, facts.labels)
         allowed = {
             node: those
             for node, those in victims.items()
@@ -225,7 +225,7 @@ class Extender:
             if blocked.kind is RejectionKind.CLAIM:
                 return f"{NOT_PERMITTED}: {find_detail(entry, state.volumes, state.devices)}"
             return f"{NOT_PERMITTED}: {blocked.kind.value} {blocked.subject}".rstrip()
-        tenant = state.directory.tenant_of(facts.namespace)
+        tenant = state.directory.leaf_of(facts.namespace, facts.labels)
         if (before := self._permits.find_who_comes_before(tenant)) is not None:
             return f"{NOT_PERMITTED}: tenant {before} comes before"
         return OWN_TENANT if self._permits.has_permits(tenant) else NOT_DECIDED

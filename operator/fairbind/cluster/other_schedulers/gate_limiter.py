@@ -6,7 +6,9 @@ tenant's share from the moment its gate is asked to open until it is gone. The r
 * **Time.** A pod on its way holds the capacity that was decided for it until it is bound. When it is not bound within
   `timeout_seconds` it is overdue: the capacity is given back, and the share is not.
 * **Limits.** At most `most` pods are on their way, and of these at most a part of one tenant (`places`). A cycle
-  decides no more rationed pods than may be (`begin_round`). Overdue pods do not count here.
+  decides no more rationed pods than may be (`begin_round`). Overdue pods do not count here. The users of a tenant have
+  one part together, as a user is a label of a pod. Of a plan of several all gates are opened, or none; where there are
+  fewer places, its other pods ride along.
 * **Refusals.** A tenant one of whose overdue pods the other scheduler refused (`note_refused`) has a smaller part.
   When the other scheduler has said nothing of a pod for the whole time, placed none of its tenant, and passed it by
   (`was_passed`), it has refused it. Otherwise that shows only that it is slow, or away. A pod whose time was over
@@ -33,6 +35,7 @@ from math import inf
 
 from fairbind.cluster.other_schedulers.node_waits import NodeWaits
 from fairbind.cluster.other_schedulers.places import Places, Round
+from fairbind.cluster.tenancy.users import find_tenant_of_leaf
 
 TIMEOUT_SECONDS = 30.0
 MOST_UNGATED = 200
@@ -63,7 +66,7 @@ class _Opened:
     """asked_at: since when it may be open. opened_at: when it was seen open; None: not yet. ends_at: its time's end.
 
     scales_up: it was opened without capacity. is_found: it was found open, or was asked to open before, so it may be
-    longer in the other scheduler's queue than is known.
+    longer in the other scheduler's queue than is known. rides: it has no place, see `Places`.
     """
 
     tenant: str
@@ -73,6 +76,7 @@ class _Opened:
     state: _State = _State.IN_TIME
     scales_up: bool = False
     is_found: bool = False
+    rides: bool = False
 
 
 class GateLimiter:
@@ -148,22 +152,22 @@ class GateLimiter:
 
     def lets_in(self, tenant: str) -> bool:
         """Tell whether a tenant may have a place amid a round."""
+        tenant = find_tenant_of_leaf(tenant)
         return self._places.is_idle(tenant) and self._places.may_enter(tenant)
 
     def open_all(self, members: Sequence[tuple[str, str]], now: float) -> bool:
-        """Let the gates of a plan be opened; False when all must wait. members: UID and tenant of each.
-
-        What is larger than the limits is opened where nothing else is on its way.
-        """
+        """Let the gates of a plan be opened; False when all must wait. members: UID and tenant of each."""
+        members = [(uid, find_tenant_of_leaf(leaf)) for uid, leaf in members]
         entering = [(uid, tenant) for uid, tenant in members if uid not in self._opened or self.is_overdue(uid)]
-        is_alone, given = not self._places.taken, Counter[str]()
-        for _, tenant in entering:
-            if not (self._places.may_enter(tenant, beside=given) or (is_alone and given)):
+        given = Counter[str]()
+        for tenant, count in Counter(tenant for _, tenant in entering).items():
+            taken = self._places.count_places(tenant, count, beside=given)
+            if taken < count and (not taken or self._places.riders):
                 return False
-            given[tenant] += 1
         for uid, tenant in entering:
-            self._enter(uid, tenant, now)
+            self._enter(uid, tenant, now, rides=not given[tenant])
             self._opened[uid].is_found = uid in self._late
+            given[tenant] -= given[tenant] > 0
         return True
 
     def open(self, uid: str, tenant: str, now: float) -> bool:
@@ -175,6 +179,7 @@ class GateLimiter:
 
     def scale_up(self, uid: str, tenant: str, now: float) -> ScaleUp:
         """Say whether the gate of a pod that fits nowhere is opened, and let it be."""
+        tenant = find_tenant_of_leaf(tenant)
         known = self._without_capacity.get(tenant, {})
         if uid in self._opened or not self.most_scale_ups:
             return ScaleUp.PASS
@@ -190,11 +195,12 @@ class GateLimiter:
         found = self._opened.get(uid)
         if found is not None and found.state is _State.IN_TIME:
             found.opened_at = now
-            self._places.open(uid, found.tenant, now)
+            if not found.rides:
+                self._places.open(uid, found.tenant, now)
 
     def is_passed_over(self, tenant: str, now: float) -> bool:
         """Whether new nodes go to all other tenants first: they waited for this one for long enough."""
-        return self._node_waits.is_passed_over(tenant, now)
+        return self._node_waits.is_passed_over(find_tenant_of_leaf(tenant), now)
 
     def recover(self, uid: str, tenant: str, now: float, *, has_capacity: bool = True) -> None:
         """Note a pod that is found without its gate and without a node; limits do not hold for what has happened.
@@ -203,7 +209,7 @@ class GateLimiter:
         """
         if uid in self._opened:
             return
-        self._enter(uid, tenant, now)
+        self._enter(uid, find_tenant_of_leaf(tenant), now)
         self.note_open(uid, now)
         self._opened[uid].is_found = True
         if not has_capacity and self.most_scale_ups:
@@ -286,10 +292,13 @@ class GateLimiter:
                 break
             del self._late[uid]
 
-    def _enter(self, uid: str, tenant: str, now: float) -> None:
+    def _enter(self, uid: str, tenant: str, now: float, *, rides: bool = False) -> None:
         ends_at = now + self._timeout_seconds
-        self._opened[uid] = _Opened(tenant, now, ends_at)
-        self._places.enter(tenant, now)
+        self._opened[uid] = _Opened(tenant, now, ends_at, rides=rides)
+        if rides:
+            self._places.riders += 1
+        else:
+            self._places.enter(tenant, now)
         heapq.heappush(self._timeouts, (ends_at, uid))
 
     def _lose_capacity(self, uid: str, now: float) -> None:
@@ -299,7 +308,9 @@ class GateLimiter:
 
     def _leave(self, uid: str, found: _Opened) -> None:
         """Take a pod out of what it is counted in."""
-        if found.state is _State.IN_TIME:
+        if found.state is _State.IN_TIME and found.rides:
+            self._places.riders -= 1
+        elif found.state is _State.IN_TIME:
             self._places.leave(uid, found.tenant)
         elif found.state is _State.WITHOUT_CAPACITY:
             del self._without_capacity[found.tenant][uid]

@@ -10,6 +10,9 @@ Another scheduler may say nothing about a tenant's pods, so what is on its way m
   pods need many places, and would fall behind. It is not waited for once its oldest pod was passed by.
 * **Newcomers.** Also then tenants with nothing on their way take one place each. So a new pod does not wait for pods
   that are never placed, and it is seen whether the other scheduler passes those by, or is slow, or away.
+* **Plans.** A plan of several begins where its tenant may take one place. It takes as many as it may; its other pods
+  **ride along** without a place. So it is not kept waiting by those that need one place each, and takes no place that
+  is left for others. While pods ride along, no further plan begins that needs more places than there are for it.
 * **Refusals.** A tenant with a pod that the other scheduler refused has one in `STUCK_PART` of the places at most, and
   one more for each of its pods that comes to a node, until it may have all.
 
@@ -23,6 +26,8 @@ from __future__ import annotations
 
 from collections import Counter
 from math import inf
+
+from fairbind.cluster.tenancy.users import find_tenant_of_leaf
 
 PART = 3
 FLOW_SECONDS = 1.0
@@ -44,8 +49,12 @@ class Places:
     """
 
     def __init__(self, most: int, grace_seconds: float = 0.0) -> None:
-        """most: how many places there are. grace_seconds: what is opened so soon after the first is not passed by."""
+        """most: how many places there are. grace_seconds: what is opened so soon after the first is not passed by.
+
+        riders: pods on their way without a place, because their plan needs more than there were.
+        """
         self.most = most
+        self.riders = 0
         self._grace_seconds = grace_seconds
         self._taken: Counter[str] = Counter()
         self._opened: dict[str, dict[str, float]] = {}
@@ -69,6 +78,18 @@ class Places:
         reserved = beside or Counter[str]()
         count, free = self._taken[tenant] + reserved[tenant], self.free - reserved.total()
         return free > 0 and count < PART * free and count < self._parts.get(tenant, self.most)
+
+    def count_places(self, tenant: str, count: int, *, beside: Counter[str]) -> int:
+        """Return how many of so many places a tenant may take. beside: as for `may_enter`; what it may take is added.
+
+        >>> Places(8).count_places("a", 20, beside=Counter())
+        6
+        """
+        for taken in range(count):
+            if not self.may_enter(tenant, beside=beside):
+                return taken
+            beside[tenant] += 1
+        return count
 
     def enter(self, tenant: str, now: float) -> None:
         """Give a pod of a tenant a place."""
@@ -142,17 +163,23 @@ class Round:
         self._places = places
         self._now = now
         self._given: Counter[str] = Counter()
+        self._has_riders = places.riders > 0
         self._waits = waits
         self.ends_at = inf
 
-    def take(self, tenant: str) -> bool:
-        """Let a tenant have a place; False when it may not now."""
-        places, given = self._places, self._given
-        if self._waits and (given[tenant] or not places.is_idle(tenant)):
+    def take(self, tenant: str, count: int = 1) -> bool:
+        """Let a tenant, or a user of it, have places for a plan of so many pods; False when it may not now."""
+        places, given, tenant = self._places, self._given, find_tenant_of_leaf(tenant)
+        if self._waits and (count > 1 or given[tenant] or not places.is_idle(tenant)):
             return False
-        if places.may_enter(tenant, beside=given):
-            given[tenant] += 1
+        taken = places.count_places(tenant, count, beside=given)
+        if taken == count:
             return True
-        if places.free > given.total() and not self._waits:
+        if taken:
+            if not self._has_riders:
+                self._has_riders = True
+                return True
+            given[tenant] -= taken
+        elif places.free > given.total() and not self._waits:
             self._waits, self.ends_at = places.find_wait_end(tenant, self._now)
         return False

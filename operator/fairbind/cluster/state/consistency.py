@@ -8,6 +8,7 @@ from typing import Any
 
 from fairbind.cluster.state.holdings import BoundKind
 from fairbind.cluster.state.nodes import Servers
+from fairbind.cluster.state.tenant_usage import TenantSums
 from fairbind.cluster.state.usage import Usage
 from fairbind.model import (
     AffinityRule,
@@ -22,7 +23,9 @@ from fairbind.model import (
     ServerPreference,
     Snapshot,
     SpreadRule,
+    TaskClass,
 )
+from fairbind.model.hierarchy import Place
 
 Picture = Mapping[str, Any]
 
@@ -44,6 +47,14 @@ def describe(snapshot: Snapshot, usage: Usage, servers: Servers) -> Picture:
         "running": snapshot.running,
         "tenants": [(t.name, t.weight, dict(t.resource_weights), t.allocated_r) for t in snapshot.tenants],
         "task classes": _describe_classes(snapshot),
+        "places": {leaf: _describe_place(place) for leaf, place in snapshot.hierarchy.leaves.items()},
+        "inner tenants": {
+            name: (each.tenant, _describe_place(each.place)) for name, each in snapshot.hierarchy.inner.items()
+        },
+        "inner accounts": {
+            inner.name: (inner.real, inner.share, _count_pods(inner), inner.active_weight, inner.active_below)
+            for inner in (*usage.inner.by_name.values(), usage.inner.root)
+        },
         "accounts": {
             tenant_usage.name: (
                 tenant_usage.real,
@@ -51,7 +62,9 @@ def describe(snapshot: Snapshot, usage: Usage, servers: Servers) -> Picture:
                 tenant_usage.nodes,
                 _name_kinds(tenant_usage.kinds),
                 tenant_usage.share_by_node,
-                (tenant_usage.running, tenant_usage.waiting, tenant_usage.gated, tenant_usage.postponed),
+                tenant_usage.real_by_node,
+                _count_pods(tenant_usage),
+                tenant_usage.active_weight,
             )
             for tenant_usage in usage.by_name.values()
         },
@@ -63,6 +76,15 @@ def describe(snapshot: Snapshot, usage: Usage, servers: Servers) -> Picture:
             for name, state in servers.states.items()
         },
     }
+
+
+def _count_pods(sums: TenantSums) -> tuple[int, ...]:
+    return sums.running, sums.waiting, sums.gated, sums.postponed
+
+
+def _describe_place(place: Place) -> tuple[Any, ...]:
+    guarantees = [(g.subject, g.resource, g.amount, g.servers.domain_k.tolist()) for g in place.guarantees]
+    return place.parent, place.priority, place.lends, guarantees
 
 
 def _name_kinds(kinds: Mapping[BoundKind, int]) -> Mapping[object, int]:
@@ -90,10 +112,20 @@ def _describe_classes(snapshot: Snapshot) -> list[Any]:
             [*map(_describe_preference, task_class.preferences.preferences)]
             if task_class.preferences is not None
             else [],
-            sorted(task_class.brings),
+            sorted(task_class.brings, key=str),
+            _describe_group(task_class),
+            sorted(task_class.placement.reserved.items()),
         )
         for task_class in snapshot.task_classes
     )
+
+
+def _describe_group(task_class: TaskClass) -> tuple[Any, ...]:
+    group = task_class.group
+    if group is None:
+        return ()
+    needs = group.name, group.lacking, group.lacking_of_role, group.least_free_r, group.is_begun, task_class.role
+    return *needs, group.topology is not None and group.topology.is_required
 
 
 def _describe_rule(rule: DomainRule) -> tuple[Any, ...]:

@@ -2,7 +2,7 @@
 
 They are told kind by kind: how many pods of equal demand and equal constraints there are. To pose their questions costs
 some ten microseconds a kind, during which nothing is decided, and a tenant can make each of its pods another kind. So
-no more than some thousands of kinds are told apart, of each tenant as many, those with most pods; of the rest of its
+no more than some thousands of kinds are told apart, of each Tenant as many, those with most pods; of the rest of its
 kinds a tenant tells one for each set of resources that they ask for, with the average demand.
 """
 
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from fairbind.cluster.objects.facts import Constraints, Demand
 from fairbind.cluster.state.node_state import Axes, add_amounts, compute_vector
+from fairbind.cluster.tenancy.users import find_tenant_of_leaf
 from fairbind.model import Placement
 from fairbind.model.tenants import Holding
 
@@ -45,16 +46,34 @@ def find_tenants_part(sizes: Iterable[int], most: int = MAX_KINDS) -> int:
     return most
 
 
-def choose_bound_placements(tenants: Iterable[Mapping[BoundKind, int]]) -> list[Constraints]:
+def find_parts(sizes: Mapping[str, int], most: int = MAX_KINDS) -> tuple[int, dict[str, int]]:
+    """Return how many kinds each tenant may tell apart, and each user of those whose users must divide that.
+
+    sizes: how many each leaf has.
+
+    >>> find_parts({"va@a": 3, "vb@a": 3, "b": 9, "c": 2}, most=9)
+    (3, {'a': 1})
+    """
+    sizes_of: dict[str, list[int]] = {}
+    for leaf, size in sizes.items():
+        sizes_of.setdefault(find_tenant_of_leaf(leaf), []).append(size)
+    part = find_tenants_part(map(sum, sizes_of.values()), most)
+    divided = {tenant: own for tenant, own in sizes_of.items() if len(own) > 1 and sum(own) > part}
+    return part, {tenant: find_tenants_part(own, part) for tenant, own in divided.items()}
+
+
+def choose_bound_placements(leaves: Mapping[str, Mapping[BoundKind, int]]) -> list[Constraints]:
     """Return the constraints that most pods of a tenant have, then the second of each tenant, and so on.
 
-    tenants: how many pods of each kind each of them has.
+    leaves: how many pods of each kind each of them has; users of a tenant have one turn together.
     """
     places: dict[Constraints, tuple[int, int]] = {}
-    for kinds in tenants:
-        frequent: Counter[Constraints] = Counter()
+    frequent_of: dict[str, Counter[Constraints]] = {}
+    for leaf, kinds in leaves.items():
+        frequent = frequent_of.setdefault(find_tenant_of_leaf(leaf), Counter())
         for (_, constraints), count in kinds.items():
             frequent[constraints] += count
+    for frequent in frequent_of.values():
         for rank, (constraints, count) in enumerate(frequent.most_common(MAX_BOUND_PLACEMENTS)):
             place = rank, -count
             places[constraints] = min(places.get(constraints, place), place)

@@ -5,7 +5,7 @@ pod within a second, the node looks free again, and the best fit for the next po
 `MOST_REFUSALS` refusals in a row the node **rests** for pods of that tenant with equal requests. It rests for
 `FIRST_REST_SECONDS`, and after each further refusal twice as long, up to `MAX_REST_SECONDS`. A pod of that kind that
 runs there ends it. Of other tenants each finds out for itself, so that pods that every kubelet refuses close no node to
-others.
+others. All users of a tenant find out together: a pod says which user's it is.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from math import inf
 
 from fairbind.cluster.objects.facts import Amounts
+from fairbind.cluster.tenancy.users import find_tenant_of_leaf
 from fairbind.model import Rejection, RejectionKind
 
 REFUSED = Rejection(RejectionKind.REFUSED)
@@ -29,6 +30,15 @@ MOST_KNOWN = 1_024
 
 TenantRequests = tuple[str, Amounts]
 """Pods of a tenant with equal requests, whatever they hold through claims besides."""
+
+
+def find_kind(leaf: str, requests: Amounts) -> TenantRequests:
+    """Return of which kind a leaf's pods are.
+
+    >>> find_kind("va@research", (("cpu", 1),))
+    ('research', (('cpu', 1),))
+    """
+    return find_tenant_of_leaf(leaf), requests
 
 
 @dataclass(slots=True)

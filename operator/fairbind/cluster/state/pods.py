@@ -32,6 +32,7 @@ from fairbind.cluster.objects.task_names import make_task_name
 from fairbind.cluster.state.claim_troubles import Trouble
 from fairbind.cluster.state.claimed import add_brought, add_held
 from fairbind.cluster.state.devices import Devices
+from fairbind.cluster.state.groups import Groups
 from fairbind.cluster.state.nominations import Nominations
 from fairbind.cluster.state.pod_images import PodImages
 from fairbind.cluster.state.positions import Bound, Idle, Opened, Position, Reserved, Waiting
@@ -39,6 +40,7 @@ from fairbind.cluster.state.queue_keys import QueueKey, round_up
 from fairbind.cluster.state.term_rotation import NOT_YET, TermRotation
 from fairbind.cluster.state.volumes import Volumes
 from fairbind.cluster.tenancy.tenants import Directory
+from fairbind.cluster.tenancy.users import find_tenant_of_leaf
 from fairbind.model import Rejection, Task
 
 
@@ -108,11 +110,35 @@ def is_waiting(position: Position | None) -> bool:
     return isinstance(position, Waiting) or (isinstance(position, Idle) and not position.gated)
 
 
+def describe_pod(entry: PodEntry, tenant: str | None, unsupported: str | None) -> PodRecord:
+    """Return a pod as others ask for it. unsupported: what of it is not honoured yet."""
+    facts = entry.facts
+    return PodRecord(
+        uid=facts.uid,
+        namespace=facts.namespace,
+        name=facts.name,
+        ready_since=facts.created if entry.ungated is None else entry.ungated,
+        priority=facts.priority,
+        tenant=tenant or "",
+        node=facts.node,
+        assumed=None if facts.node else entry.assumed,
+        resource_version=facts.version,
+        is_waiting=is_waiting(entry.position),
+        unsupported=unsupported,
+        scheduled_message=facts.scheduled_message,
+        owner=facts.owner,
+        is_gated=facts.gated,
+        generation=facts.generation,
+        scheduled_generation=facts.scheduled_generation,
+        nominated_node=facts.nominated_node,
+    )
+
+
 def find_tenant(facts: PodFacts, directory: Directory, scheduler_name: str) -> str | None:
-    """Return whose pod it is: its namespace decides. None: no tenant's (a system pod)."""
+    """Return the leaf whose pod it is: its namespace decides, and its user. None: no tenant's (a system pod)."""
     if facts.scheduler != scheduler_name and directory.is_system(facts.namespace):
         return None
-    return directory.tenant_of(facts.namespace)
+    return directory.leaf_of(facts.namespace, facts.labels)
 
 
 def locate(
@@ -125,6 +151,7 @@ def locate(
     images: PodImages,
     devices: Devices,
     *,
+    groups: Groups,
     above: Container[str | None],
     scheduler_name: str,
     gated_scheduler: str | None = None,
@@ -167,11 +194,12 @@ def locate(
         constraints, load = volumes.constrain(facts), volumes.find_load(facts)
         unbound = volumes.find_wanted(facts)
     pod_terms = facts.pod_terms if blocked is None else None
-    if pod_terms is not None and not rotation.is_looked_at(tenant, pod_terms):
+    if pod_terms is not None and not rotation.is_looked_at(find_tenant_of_leaf(tenant), pod_terms):
         blocked = NOT_YET
     if blocked is None:
         constraints = set_images(constraints, images.find(facts))
     nomination = find_nomination(facts, tenant) if blocked is None else None
+    group, role, queue_time = groups.find_place(facts)
     key = QueueKey(
         tenant,
         add_brought(facts.demand, load, volumes.limits),
@@ -186,8 +214,10 @@ def locate(
         unbound=unbound,
         is_rationed=is_rationed or asks,
         most_seconds=round_up(facts.most_seconds),
+        group=group,
+        role=role,
     )
-    task = Task(facts.uid, make_task_name(facts.namespace, facts.name), facts.priority, facts.created)
+    task = Task(facts.uid, make_task_name(facts.namespace, facts.name), facts.priority, queue_time)
     return Waiting(key, task, facts.labels, nomination, pod_terms)
 
 
@@ -247,7 +277,7 @@ def get_asked(position: Position | None) -> PodTerms | None:
 
 
 def get_pod_terms(position: Position | None) -> tuple[str, PodTerms] | None:
-    """Return the tenant and the pod terms of a pod that has some, also while they are not looked at."""
+    """Return the tenant, of users theirs, and the pod terms of a pod that has some, also while they wait."""
     if not isinstance(position, Waiting) or position.pod_terms is None:
         return None
-    return position.key.tenant, position.pod_terms
+    return find_tenant_of_leaf(position.key.tenant), position.pod_terms

@@ -10,6 +10,7 @@ from fairbind.cluster.filters.nominated_rules import Nomination
 from fairbind.cluster.filters.term_index import Labels
 from fairbind.cluster.objects.facts import Constraints, Demand, PodTerm, PodTerms, WeightedTerm
 from fairbind.cluster.state.queue_keys import QueueKey
+from fairbind.cluster.tenancy.users import find_tenant_of_leaf
 from fairbind.model import Task
 
 
@@ -28,6 +29,11 @@ class Bound(Struct, frozen=True, gc=False):
     labels: Labels = ()
     is_leaving: bool = False
     carries: tuple[WeightedTerm, ...] = ()
+
+    @property
+    def owner(self) -> str | None:
+        """The Tenant in whose bounds its terms count: all users together, as a user is a label."""
+        return None if self.tenant is None else find_tenant_of_leaf(self.tenant)
 
     def says_the_same_of_others(self, other: Bound) -> bool:
         """Whether it keeps away and draws other pods to the same node as in another position."""

@@ -31,7 +31,8 @@ class QueueKey(NamedTuple):
     nominated itself. pod_terms: what its pods require about other pods, or None. load: the volumes that a pod brings to
     its node, of drivers that are looked at, or None. unbound: the volumes that a pod wants for claims that are not
     bound yet. is_rationed: whether another scheduler places its pods once they are decided. most_seconds: for how long
-    they run at most, rounded up so that a tenant's pods make few classes by it (`round_up`).
+    they run at most, rounded up so that a tenant's pods make few classes by it (`round_up`). group: with whose other
+    members they may have to be placed, or None. role: what they are in it.
     """
 
     tenant: str
@@ -47,6 +48,8 @@ class QueueKey(NamedTuple):
     unbound: tuple[Wanted, ...] = ()
     is_rationed: bool = False
     most_seconds: float = inf
+    group: str | None = None
+    role: str = ""
 
     @property
     def is_about_volumes(self) -> bool:
@@ -82,7 +85,11 @@ class QueueKey(NamedTuple):
     def is_plain(self) -> bool:
         """Whether where its pods may go depends on their constraints and demand only."""
         return not (self.selected_by or self.unbound) and (
-            self.pin is None and self.pod_terms is None and self.load is None and not self.has_reserved
+            self.pin is None
+            and self.pod_terms is None
+            and self.load is None
+            and self.group is None
+            and not self.has_reserved
         )
 
     @property

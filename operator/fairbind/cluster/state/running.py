@@ -153,7 +153,7 @@ def _make_task(node: str, pod: _Pod, vectors: _Vectors) -> RunningTask:
     facts = pod.facts
     real, share = vectors.get(facts.demand)
     keys = facts.constraints.exclusive_keys.taken
-    group = f"{facts.namespace}/{facts.group}" if facts.group is not None else None
+    group = f"{facts.namespace}/{facts.group.name}" if facts.group is not None else None
     return RunningTask(
         facts.uid, pod.tenant, node, facts.priority, facts.start, group, real, share, keys, facts.most_seconds
     )

@@ -18,6 +18,8 @@ slots of the usable nodes are taken while some of every other resource is left, 
   nothing, nor do pods without volumes among pods with many. A share
   is the sum of the pods' dominant shares here, a bit more than the tenant's own when its pods differ in shape.
 * Like shares it goes by totals. That a few nodes run out of slots while others have plenty is not seen.
+* All users of a tenant are one tenant here, or many users would make slots look scarce, or plenty. Of a tree of tenants
+  the weights count as if all were siblings.
 
 Cost: nothing while there are slots for all, a comparison of counts while what is wanted stays as it is, and otherwise a
 bisection over arrays with an entry for each kind of pods.
@@ -35,6 +37,7 @@ from fairbind.cluster.objects.facts import PODS, Demand
 from fairbind.cluster.state.node_state import Axes, compute_vector
 from fairbind.cluster.state.queue_keys import QueueKey
 from fairbind.cluster.tenancy.tenants import TenantSpec
+from fairbind.cluster.tenancy.users import find_tenant_of_leaf
 from fairbind.model import TOLERANCE
 from fairbind.model.servers import BoolArray, FloatArray, IndexArray
 
@@ -66,7 +69,7 @@ class WantedPods:
 
     def hold(self, tenant: str, demand: Demand, sign: int = 1) -> None:
         """Add a pod that holds something, or take it away."""
-        self._add((tenant, demand), sign)
+        self._add((find_tenant_of_leaf(tenant), demand), sign)
 
     def set_waiting(self, key: QueueKey, count: int) -> None:
         """Note how many pods of a class wait and may be placed."""
@@ -75,7 +78,7 @@ class WantedPods:
             self._waiting[key] = count
             if not count:
                 del self._waiting[key]
-            self._add((key.tenant, key.demand), change)
+            self._add((find_tenant_of_leaf(key.tenant), key.demand), change)
 
     def rename(self, before: QueueKey, key: QueueKey) -> None:
         """Note that a class has another key, of the same tenant and demand."""

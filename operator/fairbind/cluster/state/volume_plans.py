@@ -1,7 +1,8 @@
 """Plans: which volumes the claims of a pod get on the node that is decided for it, and how many a tenant may have.
 
 A pod with a plan holds its place until its claims are bound. A provisioner that does not answer keeps such pods for
-ten minutes. So at most `MOST_PLANS` pods of a tenant wait for their claims at a time, which delays no other tenant. A
+ten minutes. So at most `MOST_PLANS` pods of a tenant wait for their claims at a time, which delays no other tenant.
+Pods that are decided together are not parted by that. A
 tenant that had so many may begin again when `REOPEN_PLANS` are left: all its pods with unbound claims are looked at
 then, and that would be too much after each of them.
 """

@@ -253,8 +253,8 @@ class Volumes:
 
     # --- answers ---
 
-    def find_trouble(self, facts: PodFacts) -> Trouble | None:
-        """Return why a waiting pod must wait for its claims, in kube-scheduler's order of looking; or None."""
+    def find_trouble(self, facts: PodFacts, *, joins: bool = False) -> Trouble | None:
+        """Return why a waiting pod must wait for its claims, in kube-scheduler's order; or None. joins: see `plan`."""
         trouble = self.find_claim_trouble(facts)
         if trouble is not None:
             return trouble
@@ -262,7 +262,7 @@ class Volumes:
         for key in unbound:
             if (trouble := self._find_unbound_trouble(key, facts.uid)) is not None:
                 return trouble
-        if unbound and self.plans.is_full(self._find_tenant(facts.namespace)):
+        if unbound and not joins and self.plans.is_full(self._find_tenant(facts.namespace)):
             return troubles.MANY, troubles.MANY.subject
         for key in self._list_exclusive(facts):
             if any(uid != facts.uid for uid in self._list_holders(key)):  # it may be about to give its place up
@@ -324,13 +324,13 @@ class Volumes:
 
     # --- plans ---
 
-    def plan(self, facts: PodFacts, node: str, labels: Mapping[str, str]) -> bool:
-        """Decide which volumes the claims of a pod get on a node; False when another pod has taken what it needs."""
+    def plan(self, facts: PodFacts, node: str, labels: Mapping[str, str], *, joins: bool = False) -> bool:
+        """Decide which volumes a pod's claims get on a node; False when another pod has them. joins: see `assume`."""
         wanted = self._list_wanted(facts)
         if not wanted:
             return True
         volumes = self.offers.choose([each for _, each in wanted], node, labels)
-        if volumes is None or self.find_trouble(facts) is not None:
+        if volumes is None or self.find_trouble(facts, joins=joins) is not None:
             return False
         keys = [key for key, _ in wanted]
         self._begin_plan(VolumePlan(facts.uid, node, tuple(zip(keys, volumes, strict=True))), facts.namespace)

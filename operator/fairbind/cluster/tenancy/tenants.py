@@ -23,7 +23,9 @@ import msgspec
 
 from fairbind.cluster.objects import wire
 from fairbind.cluster.objects.selectors import LabelSelector, make_label_selector
-from fairbind.cluster.tenancy.spec_fields import read_quantity
+from fairbind.cluster.tenancy.node_amounts import NodeAmounts, parse_node_amounts
+from fairbind.cluster.tenancy.spec_fields import read_quantity, read_whole_number
+from fairbind.cluster.tenancy.users import name_user
 from fairbind.derived import Rotation
 from fairbind.model import InvalidProblemError, Rejection, RejectionKind, Unclaimed
 
@@ -33,6 +35,9 @@ TOGETHER_NAME = "ns/*"
 SYSTEM_NAMESPACES = frozenset({"kube-system", "kube-public", "kube-node-lease"})
 WEIGHTS = (Fraction(1, 1000), Fraction(1000))
 """The least and the largest weight."""
+PRIORITIES = (-1000, 1000)
+RUN_TIMES = (0, 2**31 - 1)
+LENDING = {"Always": True, "Never": False}
 
 _UNCLAIMED = Rejection(RejectionKind.UNCLAIMED)
 
@@ -41,7 +46,12 @@ _NO_LABELS: Mapping[str, str] = {}
 
 @dataclass(frozen=True, slots=True)
 class TenantSpec:
-    """A Tenant object. created: seconds since the epoch. selector: None selects nothing."""
+    """A Tenant object. created: seconds since the epoch. selector: None selects nothing.
+
+    limit: what it may hold at most. parent: the Tenant above it; None: the root. priority: among siblings. guarantee:
+    what it gets before siblings that are above theirs. lends: whether others may use what it does not use of that.
+    users_label: the label of pods that names the user, where users are children. is_deleted: the deletion has begun.
+    """
 
     name: str
     uid: str = ""
@@ -51,6 +61,14 @@ class TenantSpec:
     namespaces: frozenset[str] = frozenset()
     selector: LabelSelector | None = None
     generation: int = 0
+    limit: tuple[NodeAmounts, ...] = ()
+    parent: str | None = None
+    priority: int = 0
+    guarantee: tuple[NodeAmounts, ...] = ()
+    lends: bool = True
+    min_runtime_seconds: int = 0
+    users_label: str | None = None
+    is_deleted: bool = False
 
 
 def parse_tenant(tenant_object: Mapping[str, Any]) -> TenantSpec:
@@ -71,7 +89,45 @@ def parse_tenant(tenant_object: Mapping[str, Any]) -> TenantSpec:
         namespaces=_parse_namespaces(spec.get("namespaces")),
         selector=_parse_selector(spec.get("namespaceSelector")),
         generation=int(meta.get("generation", 0)),
+        limit=parse_node_amounts(spec.get("limit"), "spec.limit"),
+        parent=_parse_parent(spec.get("parent"), meta.get("name")),
+        priority=_read_whole_number(spec, "priority", PRIORITIES),
+        guarantee=parse_node_amounts(spec.get("guarantee"), "spec.guarantee"),
+        lends=_parse_lending(spec.get("lending")),
+        min_runtime_seconds=_read_whole_number(spec, "minRuntimeSeconds", RUN_TIMES),
+        users_label=_parse_users(spec.get("users")),
+        is_deleted=meta.get("deletionTimestamp") is not None,
     )
+
+
+def _read_whole_number(spec: Mapping[str, Any], name: str, limits: tuple[int, int]) -> int:
+    value = spec.get(name)
+    return 0 if value is None else read_whole_number(value, f"spec.{name}", limits)
+
+
+def _parse_parent(value: object, own_name: object) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value or value == own_name:
+        raise InvalidProblemError(f"spec.parent must be the name of another Tenant, not {value!r}")
+    return value
+
+
+def _parse_lending(value: object) -> bool:
+    if value is None:
+        return True
+    if not isinstance(value, str) or value not in LENDING:
+        raise InvalidProblemError(f"spec.lending must be {' or '.join(LENDING)}, not {value!r}")
+    return LENDING[value]
+
+
+def _parse_users(value: object) -> str | None:
+    if value is None:
+        return None
+    label = value.get("label") if isinstance(value, Mapping) and value.keys() <= {"label"} else None
+    if not isinstance(label, str) or not label:
+        raise InvalidProblemError(f"spec.users must have the field label, the key of a label, not {value!r}")
+    return label
 
 
 def _parse_created(text: object) -> float:
@@ -117,8 +173,11 @@ class TenantState:
     """What only the whole picture shows about a declared tenant, for its conditions.
 
     conflicts: namespaces that it claims and an older Tenant keeps, with that one's name. missing: claimed by name, but
-    not there. claims_nothing: the object says neither names nor a selector. unknown_resources: what its resourceWeights
-    name and does not count for shares. generation: of the spec that this was made from.
+    not there. claims_nothing: the object says neither names nor a selector, and no other tenant is below it.
+    unknown_resources: what its resourceWeights name and does not count for shares. generation: of the spec that this
+    was made from. path: from the top of the tree. parent: the Tenant that it names. parent_trouble: reason and message
+    where that one does not count. overcommitted: what siblings are promised together and the nodes do not have; None:
+    it has no guarantee.
     """
 
     name: str
@@ -127,14 +186,22 @@ class TenantState:
     claims_nothing: bool
     unknown_resources: tuple[str, ...]
     generation: int = 0
+    path: str = ""
+    parent: str | None = None
+    parent_trouble: tuple[str, str] | None = None
+    overcommitted: tuple[str, ...] | None = None
 
 
 class _Answer(NamedTuple):
-    """Whose a namespace is. owner: the declared tenant, if any. refusal: why no pod there may be placed, or None."""
+    """Whose a namespace is. owner: the declared tenant, if any. refusal: why no pod there may be placed, or None.
+
+    users_label: the label that names the user of its pods, if the owner has users.
+    """
 
     owner: str | None
     tenant: str
     refusal: Rejection | None
+    users_label: str | None = None
 
 
 class Directory:
@@ -200,6 +267,11 @@ class Directory:
     def tenant_of(self, namespace: str) -> str:
         """Return the tenant that has this namespace, declared or implicit; as of the same time."""
         return self._answer(namespace).tenant
+
+    def leaf_of(self, namespace: str, labels: Iterable[tuple[str, str]]) -> str:
+        """Return the leaf that holds a pod: the tenant of its namespace, or a user of that; as of the same time."""
+        answer = self._answer(namespace)
+        return answer.tenant if answer.users_label is None else name_user(answer.tenant, answer.users_label, labels)
 
     def find_refusal(self, namespace: str) -> Rejection | None:
         """Return why no pod of this namespace may be placed, or None; as of the same time."""
@@ -292,7 +364,7 @@ class Directory:
     def _find_answer(self, namespace: str) -> _Answer:
         owner = next(iter(self._find_claiming(namespace)), None)
         if owner is not None:
-            return _Answer(owner, owner, None)
+            return _Answer(owner, owner, None, self._specs[owner].users_label)
         refusal = _UNCLAIMED if self._unclaimed == Unclaimed.REFUSE else None
         return _Answer(None, _name_implicit(namespace, self._unclaimed), refusal)
 

@@ -1,0 +1,106 @@
+"""Places of group members that were lost: their capacity is kept for the group for a while.
+
+A tenant that is poorer would otherwise take a lost member's place before another member is made, and the group, which
+holds the rest of its minimum, would wait for more than it had. What is kept comes off what is free on the node, and the
+classes of the group get it back as `Placement.reserved`, as with nominated pods (`nominations`).
+
+A place is given up when a member is bound, when the minimum stands again, or after a time, which begins at the first
+`advance` after the loss. A tenant has `MAX_TENANT_PLACES` at most; of more that are lost the capacity is free at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from math import inf
+
+from fairbind.cluster.objects.facts import Amounts
+from fairbind.cluster.state.node_state import Axes, compute_vector
+from fairbind.cluster.tenancy.users import find_tenant_of_leaf
+
+MAX_TENANT_PLACES = 1_024
+"""As many as a large group has."""
+
+
+@dataclass(slots=True)
+class _Place:
+    """until: of the clock of `advance`; infinite: it has not been seen yet."""
+
+    tenant: str
+    node: str
+    amounts: Amounts
+    until: float = inf
+
+
+class KeptPlaces:
+    """See the module. seconds: for how long; 0: not at all. reserve: notes what is kept on a node (1), or not (-1)."""
+
+    def __init__(self, reserve: Callable[[str, Amounts, int], None], seconds: float) -> None:
+        self.seconds = seconds
+        self._reserve = reserve
+        self._places: dict[str, list[_Place]] = {}
+        self._counts = Counter[str]()
+
+    def __bool__(self) -> bool:
+        return bool(self._places)
+
+    def count(self, group: str) -> int:
+        """Return how many places are kept for a group."""
+        return len(self._places.get(group, ()))
+
+    def keep(self, group: str, leaf: str, node: str, amounts: Amounts) -> None:
+        """Keep the place of a lost member, unless its tenant has too many."""
+        tenant = find_tenant_of_leaf(leaf)
+        if self.seconds and self._counts[tenant] < MAX_TENANT_PLACES:
+            self._counts[tenant] += 1
+            self._places.setdefault(group, []).append(_Place(tenant, node, amounts))
+            self._reserve(node, amounts, 1)
+
+    def use(self, group: str, node: str | None) -> None:
+        """Give a place up for a member that is bound: the one that it has, or else the first."""
+        places = self._places.get(group)
+        if places:
+            self._end(group, next((place for place in places if place.node == node), places[0]))
+
+    def end(self, group: str) -> None:
+        """Give all places of a group up."""
+        for place in tuple(self._places.get(group, ())):
+            self._end(group, place)
+
+    def advance(self, now: float) -> Iterator[str]:
+        """Give up what is kept for too long; yield the groups of which it is so. now: of a clock that goes on."""
+        for group, places in list(self._places.items()):
+            over = [place for place in places if place.until <= now]
+            for place in places:
+                place.until = min(place.until, now + self.seconds)
+            for place in over:
+                self._end(group, place)
+            if over:
+                yield group
+
+    def find_reserved(self, group: str, index: Mapping[str, int], axes: Axes) -> dict[int, tuple[int, ...]]:
+        """Return what is kept for a group by server, length R. index: of servers, by name."""
+        found: dict[int, tuple[int, ...]] = {}
+        for place in self._places.get(group, ()):
+            server = index.get(place.node)
+            if server is not None:
+                before_r, kept_r = found.get(server, (0,) * len(axes)), compute_vector(place.amounts, axes)
+                found[server] = tuple(map(sum, zip(before_r, kept_r, strict=True)))
+        return found
+
+    def copy(self, other: KeptPlaces) -> None:
+        """Keep the places that another one keeps."""
+        self.seconds = other.seconds
+        for group, places in other._places.items():
+            for place in places:
+                self.keep(group, place.tenant, place.node, place.amounts)
+
+    def _end(self, group: str, place: _Place) -> None:
+        self._places[group].remove(place)
+        if not self._places[group]:
+            del self._places[group]
+        self._counts[place.tenant] -= 1
+        if not self._counts[place.tenant]:
+            del self._counts[place.tenant]
+        self._reserve(place.node, place.amounts, -1)
