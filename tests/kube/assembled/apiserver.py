@@ -38,6 +38,10 @@ COLLECTIONS = {
     "/apis/resource.k8s.io/v1/resourceclaims": "resourceclaims",
     "/apis/resource.k8s.io/v1/deviceclasses": "deviceclasses",
     "/apis/resource.k8s.io/v1/resourceslices": "resourceslices",
+    "/apis/scheduling.k8s.io/v1beta1/podgroups": "podgroups.scheduling.k8s.io",
+    "/apis/scheduling.x-k8s.io/v1alpha1/podgroups": "podgroups.scheduling.x-k8s.io",
+    "/apis/scheduling.volcano.sh/v1beta1/podgroups": "podgroups.scheduling.volcano.sh",
+    "/apis/batch/v1/jobs": "jobs",
     "/apis/fairbind.io/v1alpha1/tenants": "tenants",
     "/apis/fairbind.io/v1alpha1/schedulingpolicies": "schedulingpolicies",
 }

@@ -6,6 +6,8 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from cluster.builders import Json, make_namespace, make_node, make_pod
 from fairbind.cluster.objects.facts import FAIRBIND_GATE
 from fairbind.cluster.other_schedulers.gate_limiter import TIMEOUT_SECONDS
@@ -108,10 +110,13 @@ async def test_gates_open_by_weights_while_another_scheduler_places_the_pods() -
         assert not find_events(scene, "Scheduled"), "the other scheduler says so"
 
 
+@pytest.mark.parametrize("has_users", [False, True])
 @in_virtual_time
-async def test_a_pod_that_is_not_placed_in_time_gives_its_room_back_and_not_its_share() -> None:
+async def test_a_pod_that_is_not_placed_in_time_gives_its_room_back_and_not_its_share(has_users: bool) -> None:  # noqa: FBT001
     async with playing(gates=GATES) as scene:
         put_tenants(scene, team=1, other=1)
+        if has_users:
+            scene.server.change("tenants", "team", lambda tenant: tenant["spec"].update(users={"label": "user"}))
         scene.server.put("nodes", make_node("n1", allocatable={"cpu": "2", "memory": "8Gi", "pods": "110"}))
         put_backlog(scene, team=2, other=2)
         await scene.pass_until_leading()
@@ -129,7 +134,10 @@ async def test_a_pod_that_is_not_placed_in_time_gives_its_room_back_and_not_its_
         opened_at = max(at for at, _, _ in scene.server.opened)
         await scene.pass_until(lambda: len(scene.server.opened) == 3, patience=2 * TIMEOUT_SECONDS)
         assert scene.now >= opened_at + TIMEOUT_SECONDS - 0.1
-        assert count_by_namespace(scene, opened=True) == {"team": 1, "other": 2}, "the share of the stuck pod counts"
+        if not has_users:
+            assert count_by_namespace(scene, opened=True) == {"team": 1, "other": 2}, (
+                "the share of the stuck pod counts"
+            )
         await scene.pass_until(lambda: find_condition(scene, "team").get("status") == "False")
         assert words in find_condition(scene, "team")["message"]
         assert find_condition(scene, "other")["status"] == "True"

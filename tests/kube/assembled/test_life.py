@@ -10,11 +10,11 @@ from kube.assembled.faults import BINDINGS, EVENTS, POD_STATUSES, delay, refuse
 from kube.assembled.replicas import NAMESPACE, in_virtual_time, playing
 
 
-@pytest.mark.parametrize("kind", COLLECTIONS.values())
+@pytest.mark.parametrize(("path", "kind"), COLLECTIONS.items(), ids=COLLECTIONS.values())
 @in_virtual_time
-async def test_before_all_is_listed_nothing_is_decided_and_no_lease_is_asked_for(kind: str) -> None:
+async def test_before_all_is_listed_nothing_is_decided_and_no_lease_is_asked_for(path: str, kind: str) -> None:
     async with playing(0) as scene:
-        scene.cause(delay(5.0, f"/{kind}$", method="GET"))
+        scene.cause(delay(5.0, f"{path}$", method="GET"))
         scene.server.put("nodes", make_node("n1"))
         scene.server.put("pods", make_pod("p"))
         replica = scene.start()

@@ -24,6 +24,7 @@ from fairbind.kube.client.credentials import (
     KubeconfigSource,
     ServiceAccountSource,
     load_credentials,
+    read_context_namespace,
 )
 from fairbind.kube.client.errors import PermanentClusterError
 from kube.fakes import FixedSource
@@ -170,6 +171,23 @@ def test_a_missing_file_and_a_directory(tmp_path: Path) -> None:
         load_credentials(tmp_path / "nothing")
     with pytest.raises(PermanentClusterError, match="is a directory"):
         load_credentials(tmp_path)
+
+
+def test_the_namespace_is_that_of_the_context(
+    write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    config = make_kubeconfig()
+    config["contexts"].append({"name": "there", "context": {"cluster": "c", "user": "u", "namespace": "team-a"}})
+    path = write(config)
+
+    assert read_context_namespace(path) == "default"
+    assert read_context_namespace(path, context="there") == "team-a"
+    assert read_context_namespace(path, context="gone") == "default"  # as for kubectl, what follows says what is wrong
+    (tmp_path / "namespace").write_text("team-b\n", encoding="ascii")
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1")
+    monkeypatch.setattr(credentials_module, "SERVICE_ACCOUNT_FOLDER", tmp_path)
+    assert read_context_namespace() == "team-b"
 
 
 def test_without_an_argument_the_environment_decides(

@@ -10,6 +10,7 @@ from fairbind.kube.fair_shares.fair_shares import AUDIT_SECONDS, RETRY_SECONDS, 
 from fairbind.kube.fair_shares.solver_process import AuditQuestion, ExactSolveError
 from fairbind.kube.observer import SilentObserver
 from fairbind.model import Placement, PolicySettings, ServerTable, Snapshot, Targets, Task, TaskClass, Tenant
+from fairbind.model.hierarchy import Hierarchy, InnerTenant, Place
 from fairbind.model.tenants import Holding
 from fairbind.scheduling.fair_shares.audit import AuditReport, audit
 from fairbind.scheduling.fair_shares.problem import (
@@ -196,6 +197,37 @@ async def test_who_wants_nothing_has_a_fair_share_of_nothing(bench: Bench) -> No
     await bench.refresh(replace(make_snapshot(), task_classes=()))
     assert bench.fair.shares == {"a": 0.0, "b": 0.0}
     assert bench.solver.asked == []
+
+
+def make_tree() -> Snapshot:
+    """Both tenants below team."""
+    inner = {"team": InnerTenant(Tenant("team"), Place())}
+    return replace(make_snapshot(), hierarchy=Hierarchy({"a": Place("team"), "b": Place("team")}, inner))
+
+
+async def test_inner_tenants_have_fair_shares_too(bench: Bench) -> None:
+    assert bench.fair.inner_shares is None
+    await bench.refresh(make_tree())
+    assert bench.fair.shares == pytest.approx({"a": 0.4, "b": 0.4})
+    assert bench.fair.inner_shares == pytest.approx({"team": 0.8})
+    assert bench.fair.describe()[1] == "Solved"
+    await bench.refresh(replace(make_tree(), task_classes=()))
+    assert bench.fair.inner_shares == {"team": 0.0}
+
+
+async def test_a_tree_that_is_flattened_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    await bench.refresh(make_tree(), policy="drf")
+    assert bench.fair.describe() == (
+        "True", "SolvedInPart", "Of the tree of tenants only weights and limits count: its mechanism takes no tree."
+    )  # fmt: skip
+    monkeypatch.setattr("fairbind.scheduling.fair_shares.problem.TREE_EFFORT", 1)
+    await bench.refresh(make_tree(), policy="ps-dsf")
+    assert bench.fair.shares == pytest.approx({"a": 0.4, "b": 0.4})
+    assert bench.fair.describe() == (
+        "True",
+        "SolvedInPart",
+        "Of the tree of tenants only weights and limits count: ps-dsf: it takes more steps than it is given.",
+    )
 
 
 async def test_everything_that_changes_the_answer_makes_another_problem() -> None:

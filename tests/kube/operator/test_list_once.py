@@ -29,6 +29,12 @@ ABOUT_VOLUMES = (
 ABOUT_DEVICES = tuple(
     f"/apis/resource.k8s.io/v1/{name}" for name in ("resourceclaims", "deviceclasses", "resourceslices")
 )
+ABOUT_GROUPS = (
+    "/apis/scheduling.k8s.io/v1beta1/podgroups",
+    "/apis/scheduling.volcano.sh/v1beta1/podgroups",
+    "/apis/scheduling.x-k8s.io/v1alpha1/podgroups",
+    "/apis/batch/v1/jobs",
+)
 ABOUT_ADMISSION = (
     "/api/v1/limitranges",
     "/apis/node.k8s.io/v1/runtimeclasses",
@@ -44,7 +50,7 @@ class Lists:
             "/api/v1/pods": list(pods.values()),
             "/api/v1/nodes": [make_node("n")],
             "/api/v1/namespaces": [make_namespace("team")],
-            **{path: [] for path in (*ABOUT_VOLUMES, *ABOUT_DEVICES, *ABOUT_ADMISSION)},
+            **{path: [] for path in (*ABOUT_VOLUMES, *ABOUT_DEVICES, *ABOUT_GROUPS, *ABOUT_ADMISSION)},
             TENANTS: [make_object("Tenant", "a", weight=2, namespaces=["team"])],
             POLICIES: [make_object("SchedulingPolicy", "default", policy="tsf")],
         }

@@ -78,7 +78,8 @@ class FakeWorld:
             ("cpu",), (True,), (self.slots,), servers, tenants, classes, stale=stale, is_whole=not self.lacks
         )
 
-    def assume(self, uid: str, node: str) -> bool:
+    def assume(self, uid: str, node: str, *, joins: bool = False) -> bool:
+        assert joins in {False, bool(self.held)}
         if uid not in self.pods or uid in self.held:
             return False
         self.held[uid] = node
@@ -415,7 +416,7 @@ async def test_a_pod_that_went_away_while_it_was_decided_on_is_left_alone() -> N
 async def test_a_pod_that_waits_no_more_when_its_turn_comes_is_left_alone() -> None:
     async with running() as bench:
         assume = bench.world.assume
-        bench.world.assume = lambda uid, node: uid != "a" and assume(uid, node)  # type: ignore[method-assign]
+        bench.world.assume = lambda uid, node, **_joins: uid != "a" and assume(uid, node)  # type: ignore[method-assign]
         bench.add("a", "b")
         await bench.until(lambda: bench.recorder.bound == ["ns/b b only"])
         assert bench.binder.asked == ["b"]
@@ -469,7 +470,7 @@ async def test_an_error_amid_the_decisions_holds_no_place_for_those_that_did_not
     async with running() as bench:
         assume, faults = bench.world.assume, iter([False, True])
 
-        def assume_or_fail(uid: str, node: str) -> bool:
+        def assume_or_fail(uid: str, node: str, **_joins: bool) -> bool:
             if next(faults, False):
                 raise RuntimeError("broken")
             return assume(uid, node)

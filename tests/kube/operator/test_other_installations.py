@@ -28,7 +28,9 @@ OPERATOR = "system:serviceaccount:there:fairbind"
 def make_lease(
     namespace: str = "there", *, name: str = "fairbind", account: str = "fairbind", holder: str = "x"
 ) -> Any:
-    annotations = {"fairbind.io/scheduler-name": name, "fairbind.io/service-account": account}
+    annotations = {"fairbind.io/scheduler-name": name.split(",", maxsplit=1)[0], "fairbind.io/service-account": account}
+    if "," in name:
+        annotations["fairbind.io/scheduler-names"] = name
     metadata = {"name": "fairbind", "namespace": namespace, "resourceVersion": "1", "annotations": annotations}
     return {"metadata": metadata, "spec": {"holderIdentity": holder}}
 
@@ -41,6 +43,7 @@ class Server:
         self.binders = binders
         self.username = "system:serviceaccount:here:fairbind"
         self.fault: Exception | None = None
+        self.others: dict[str, Any] = {}
         self.looks = 0
         self.reviews: list[dict[str, Any]] = []
 
@@ -59,7 +62,10 @@ class Server:
         if self.fault is not None:
             raise self.fault
         if path == LEASES:
-            assert (method, (query or {})["fieldSelector"]) == ("GET", "metadata.name=fairbind")
+            selector = (query or {})["fieldSelector"]
+            if selector in self.others:
+                return json.dumps({"items": [self.others[selector]]}).encode()
+            assert (method, selector) == ("GET", "metadata.name=fairbind")
             self.looks += 1
             return json.dumps({"items": self.leases or None}).encode()
         if path == SELF_REVIEWS:
@@ -85,6 +91,43 @@ async def test_another_installation_is_named_with_what_to_do() -> None:
     assert problem is not None
     for part in ("'there'", "pod-7", "'fairbind'", "Uninstall", "schedulerName"):
         assert part in problem
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "found"),
+    [
+        ({"volcano"}, "volcano", "'volcano'"),
+        ({"volcano"}, "other,volcano", "'volcano'"),
+        (set(), "other,fairbind", "'fairbind'"),
+        ({"volcano"}, "other,third", None),
+    ],
+)
+async def test_an_installation_is_another_one_by_any_of_its_names(
+    ours: set[str], theirs: str, found: str | None
+) -> None:
+    clock, server = asyncio.get_running_loop().time, Server(make_lease(name=theirs))
+    server.others = {"metadata.name=volcano": {"metadata": {}, "spec": {}}}
+    others = OtherInstallations(server, "here", "fairbind", clock=clock, other_names=frozenset(ours))
+    problem = await others.find()
+    assert (problem is None) == (found is None)
+    assert found is None or (problem is not None and found in problem)
+    names = {"fairbind.io/scheduler-names": "fairbind,volcano"} if ours else {}
+    assert await others.make_annotations() == {
+        "fairbind.io/scheduler-name": "fairbind",
+        **names,
+        "fairbind.io/service-account": "fairbind",
+    }
+
+
+async def test_another_scheduler_of_one_of_our_names_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server()
+    server.others = {"metadata.name=volcano": {"metadata": {"namespace": "v"}, "spec": {"holderIdentity": "vc-0"}}}
+    clock = asyncio.get_running_loop().time
+    others = OtherInstallations(server, "here", "fairbind", clock=clock, other_names=frozenset({"volcano"}))
+    assert [await others.find(), await others.find()] == [None, None]
+    told = [record.getMessage() for record in caplog.records if "volcano" in record.getMessage()]
+    assert len(told) == 1
+    assert "a lease v/volcano is held by vc-0" in told[0]
 
 
 @pytest.mark.parametrize(

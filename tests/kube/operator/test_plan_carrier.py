@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fairbind.cluster.loop.deciding import Decider
 from fairbind.cluster.loop.pacing_events import BindResult
 from fairbind.cluster.other_schedulers.gate_limiter import GateLimiter
 from fairbind.kube.operator.loop import GateRules, SchedulingLoop
-from fairbind.model import CycleReport, Plan
+from fairbind.kube.operator.plan_carrier import NothingToPrepare, Readiness
+from fairbind.model import CycleReport, Placement, Plan, Task, TaskClass, TaskGroup
 from kube.operator.test_loop import PATIENCE, Bench
 
 
@@ -54,10 +56,46 @@ class Sending:
             return BindResult.FAILED if fails else BindResult.BOUND
 
 
-class PlanBench(Bench):
-    """A loop that decides a plan of three. is_gated: whether it opens gates. ready: what is asked before it begins."""
+class Claims(NothingToPrepare):
+    """Readiness of pods, of which some have claims that must be bound before.
 
-    def __init__(self, binder: Sending, *, is_gated: bool, ready: Callable[[str, str], bool], most: int = 8) -> None:
+    obstacles: how bindings end unsent, of the first time they are asked about. claims: how binding the claims of a pod
+    ends. began, abandoned: whose was begun, and was ended before its end.
+    """
+
+    def __init__(
+        self, obstacles: Mapping[str, BindResult] | None = None, claims: Mapping[str, BindResult | None] | None = None
+    ) -> None:
+        self.obstacles = dict(obstacles or {})
+        self.claims = dict(claims or {})
+        self.began: list[str] = []
+        self.abandoned: list[str] = []
+        self.go = asyncio.Event()
+
+    def find_obstacle(self, uid: str, _node: str) -> BindResult | None:
+        return self.obstacles.pop(uid, None)
+
+    def must_prepare(self, uid: str) -> bool:
+        return uid in self.claims
+
+    async def prepare(self, _namespace: str, uid: str, _node: str) -> BindResult | None:
+        if uid not in self.claims:
+            return None
+        self.began.append(uid)
+        if self.claims[uid] is None:
+            await self.go.wait()
+        result = self.claims.pop(uid)
+        return BindResult.DEFERRED if uid in self.abandoned else result
+
+    def abandon(self, uid: str) -> None:
+        self.abandoned.append(uid)
+        self.go.set()
+
+
+class PlanBench(Bench):
+    """A loop that decides a plan of three. is_gated: whether it opens gates. readiness: see `SchedulingLoop`."""
+
+    def __init__(self, binder: Sending, *, is_gated: bool, readiness: Readiness | None = None, most: int = 8) -> None:
         super().__init__(10)
         self.gates = GateRules(GateLimiter(most=most), lambda _uid: True, lambda _uid: False) if is_gated else None
         self.sending = binder
@@ -70,7 +108,7 @@ class PlanBench(Bench):
             may_decide=lambda: True,
             wall_clock=lambda: 100.0,
             gates=self.gates,
-            is_ready=ready,
+            readiness=readiness,
         )
         binder.may_send = self.loop.may_send
         self.joining = self.loop._decider = Joining()
@@ -90,7 +128,7 @@ both = pytest.mark.parametrize("is_gated", [False, True])
 
 @both
 async def test_a_plan_is_carried_out_whole(*, is_gated: bool) -> None:
-    bench = PlanBench(Sending(), is_gated=is_gated, ready=lambda _uid, _node: True)
+    bench = PlanBench(Sending(), is_gated=is_gated)
     await bench.run(lambda: len(bench.sending.sent) == 3)
     assert len(bench.joining.plans[0].binds) == 3
     assert bench.world.forgotten == []
@@ -99,13 +137,14 @@ async def test_a_plan_is_carried_out_whole(*, is_gated: bool) -> None:
 
 @both
 async def test_where_the_second_goes_meanwhile_nothing_is_sent(*, is_gated: bool) -> None:
-    bench = PlanBench(Sending(), is_gated=is_gated, ready=lambda _uid, _node: True)
+    bench = PlanBench(Sending(), is_gated=is_gated)
     bench.joining.before = lambda: bench.world.pods.pop("b")  # type: ignore[assignment]
     forgotten: list[str] = []
     withdraw = bench.loop._withdraw
 
-    def note(plan: Plan, taken: int = 0) -> None:
+    def note(plan: Plan, taken: int = 0, *, is_stuck: bool = False) -> None:
         forgotten.extend(each for each in "abc" if each in bench.world.held)
+        assert not is_stuck
         withdraw(plan, taken)
         assert bench.world.held == {}
         assert bench.sending.sent == []
@@ -118,25 +157,93 @@ async def test_where_the_second_goes_meanwhile_nothing_is_sent(*, is_gated: bool
 
 
 @both
-async def test_where_the_second_is_not_ready_nothing_is_sent(*, is_gated: bool) -> None:
-    refused: list[str] = []
-
-    def is_ready(uid: str, _node: str) -> bool:
-        refused.extend([uid] if uid == "b" else [])
-        return uid != "b"
-
-    bench = PlanBench(Sending(), is_gated=is_gated, ready=is_ready)
-    await bench.run(lambda: len(bench.sending.sent) == 3)  # decided again, each for itself
-    assert refused == ["b"]
+@pytest.mark.parametrize("result", [BindResult.STALE, BindResult.OVERCOMMITTED, BindResult.FAILED])
+async def test_where_the_second_has_an_obstacle_nothing_is_sent(result: BindResult, *, is_gated: bool) -> None:
+    readiness = Claims({"b": result})
+    bench = PlanBench(Sending(), is_gated=is_gated, readiness=readiness)
+    await bench.run(lambda: {"a", "c"} <= set(bench.sending.sent))  # decided again, each for itself, and at once
     assert bench.world.forgotten == ["a", "b", "c"]
-    assert bench.world.postponed == set()
+    assert bench.world.postponed == ({"b"} if result is BindResult.FAILED else set())
+
+
+@both
+async def test_nothing_is_sent_before_the_claims_of_all_are_bound_and_places_are_left_meanwhile(
+    *, is_gated: bool
+) -> None:
+    readiness = Claims(claims={"a": None, "c": None})
+    bench = PlanBench(Sending(), is_gated=is_gated, readiness=readiness)
+
+    def look() -> bool:
+        if len(readiness.began) == 2 and not readiness.go.is_set():
+            assert bench.sending.sent == []
+            assert bench.loop._pacing.get_state().outstanding == 0
+            readiness.go.set()
+        return len(bench.sending.sent) == 3
+
+    await bench.run(look)
+    assert bench.world.forgotten == []
+
+
+@both
+async def test_where_the_claims_of_one_fail_those_of_the_others_are_given_up_and_nothing_is_sent(
+    *, is_gated: bool
+) -> None:
+    readiness = Claims(claims={"a": None, "b": BindResult.FAILED})
+    bench = PlanBench(Sending(), is_gated=is_gated, readiness=readiness)
+    await bench.run(lambda: {"a", "c"} <= set(bench.sending.sent))  # decided again, each for itself, and at once
+    assert readiness.abandoned[:1] == ["a"]
+    assert bench.world.forgotten[:3] == ["a", "b", "c"]
+    assert bench.world.postponed == {"b"}
+
+
+@both
+async def test_what_comes_in_the_way_while_claims_are_bound_is_seen(*, is_gated: bool) -> None:
+    readiness = Claims(claims={"a": None})
+    bench = PlanBench(Sending(), is_gated=is_gated, readiness=readiness)
+
+    def look() -> bool:
+        if readiness.began and not readiness.go.is_set():
+            readiness.obstacles["c"] = BindResult.STALE
+            readiness.go.set()
+        return len(bench.sending.sent) == 3
+
+    await bench.run(look)
+    assert bench.world.forgotten == ["a", "b", "c"]
+
+
+@both
+async def test_an_error_before_it_is_sent_takes_a_plan_back(
+    caplog: pytest.LogCaptureFixture, *, is_gated: bool
+) -> None:
+    class Broken(Claims):
+        async def prepare(self, namespace: str, uid: str, node: str) -> BindResult | None:
+            if uid == "b" and "a plan of 3 pods could not be prepared" not in caplog.messages:
+                raise RuntimeError("broken")
+            return await super().prepare(namespace, uid, node)
+
+    readiness = Broken(claims={"a": None})
+    bench = PlanBench(Sending(), is_gated=is_gated, readiness=readiness)
+    await bench.run(lambda: len(bench.world.postponed) == 3)
+    assert bench.world.held == {}
+    assert bench.sending.sent == []
+    assert "a" in readiness.abandoned
+
+
+async def test_a_plan_whose_second_finds_no_volume_beside_the_first_leaves_the_order_for_a_while() -> None:
+    bench = PlanBench(Sending(), is_gated=False)
+    assume = bench.world.assume
+    bench.world.assume = lambda uid, node, joins=False: not joins and assume(uid, node)  # type: ignore[method-assign, misc]
+    await bench.run(lambda: bench.world.postponed == {"a", "b", "c"})
+    assert bench.world.held == {}
+    assert bench.sending.sent == []
+    assert bench.loop._pacing.get_state().outstanding == 0
 
 
 @both
 async def test_where_the_second_is_refused_the_third_is_not_sent_and_the_first_stays(
     caplog: pytest.LogCaptureFixture, *, is_gated: bool
 ) -> None:
-    bench = PlanBench(Sending(fails="b"), is_gated=is_gated, ready=lambda _uid, _node: True)
+    bench = PlanBench(Sending(fails="b"), is_gated=is_gated)
     await bench.run(lambda: len(bench.world.forgotten) == 2)
     assert bench.world.forgotten == ["b", "c"]
     assert bench.sending.sent[:2] == ["a", "b"]
@@ -144,10 +251,21 @@ async def test_where_the_second_is_refused_the_third_is_not_sent_and_the_first_s
     assert "a plan is torn: 1 of 3 pods are bound (ns/a, ns/b, ns/c)" in caplog.messages
 
 
-async def test_where_no_place_is_left_for_the_third_no_gate_is_opened() -> None:
-    bench = PlanBench(Sending(), is_gated=True, ready=lambda _uid, _node: True, most=8)
+@pytest.mark.parametrize(("lacking", "may_begin"), [(1, True), (2, False)])
+async def test_amid_a_round_no_cycle_begins_for_a_group_that_takes_several_places(
+    lacking: int, *, may_begin: bool
+) -> None:
+    bench = PlanBench(Sending(), is_gated=True)
+    tasks = tuple(Task(uid, f"ns/{uid}", 0, 0.0) for uid in "ab")
+    task_class = TaskClass("t", (1,), (1,), Placement(np.array([True])), tasks, is_rationed=True)
+    assert bench.loop._may_begin(task_class)
+    assert bench.loop._may_begin(replace(task_class, group=TaskGroup("ns/g", lacking))) == may_begin
+
+
+async def test_where_no_place_is_left_no_gate_is_opened() -> None:
+    bench = PlanBench(Sending(), is_gated=True, most=8)
     assert bench.gates is not None
-    for n in range(6):
+    for n in range(8):
         bench.gates.gate_limiter.recover(f"other{n}", "u", time.monotonic())
     await bench.run(lambda: bench.world.postponed == {"a", "b", "c"})
     assert bench.sending.sent == []

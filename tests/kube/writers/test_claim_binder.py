@@ -142,3 +142,24 @@ async def test_what_others_changed_meanwhile_is_not_overwritten(scene: Scene) ->
     scene.server.before_write = change  # after the claim was read
     assert await scene.bind() is BindResult.DEFERRED
     assert claim["annotations"] == {SELECTED: "b"}
+
+
+async def test_of_a_pod_that_is_given_up_while_its_claims_are_bound_all_is_taken_back(scene: Scene) -> None:
+    async def abandon(_seconds: float) -> None:
+        scene.binder.abandon("uid-pod")
+
+    assert scene.binder.must_prepare("uid-pod")
+    scene.binder._sleep = abandon
+    assert await scene.binder.prepare("team", "uid-pod", "a") is BindResult.DEFERRED
+    assert scene.server.find_writes() == [CLAIM, CLAIM]
+    assert scene.server.objects[CLAIM]["metadata"]["annotations"] == {SELECTED: None}
+
+    scene.binder._sleep = scene.sleep
+    assert await scene.binder.prepare("team", "uid-pod", "a") is None, "and it may begin again"
+    assert not scene.binder.must_prepare("uid-pod")
+
+
+async def test_a_pod_without_unbound_claims_has_nothing_to_prepare_whenever_it_is_given_up(scene: Scene) -> None:
+    scene.binder.abandon("uid-other")
+    assert await scene.binder.prepare("team", "uid-other", "a") is None
+    assert scene.binder._abandoned == set()

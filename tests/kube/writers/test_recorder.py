@@ -291,12 +291,15 @@ def test_all_tenants_together_are_told_at_the_whole_pace() -> None:
     play(scenario)
 
 
-def test_a_tenant_with_thousands_of_waiting_pods_delays_no_other_tenants_messages() -> None:
+@pytest.mark.parametrize("users", [1, 200])
+def test_a_tenant_with_thousands_of_waiting_pods_delays_no_other_tenants_messages(users: int) -> None:
+    """However many users its pods name."""
+
     async def scenario(desk: Desk) -> None:
-        crowd = make_wait(make_tasks(20_000, "crowd"), CPU, tenant="a")
-        desk.wait(crowd)
+        crowd = [make_wait(make_tasks(20_000 // users, f"crowd{n}-"), CPU, tenant=f"u{n}@a") for n in range(users)]
+        desk.wait(*crowd)
         await asyncio.sleep(2.0)
-        desk.wait(crowd, make_wait(make_tasks(5, "other"), MEMORY, tenant="b"))
+        desk.wait(*crowd, make_wait(make_tasks(5, "other"), MEMORY, tenant="b"))
         await asyncio.sleep(1.0)
         assert sum("other" in path for path, _ in desk.conditions) == 5
         assert len([event for event in desk.find("FailedScheduling") if "other" in event["regarding"]["name"]]) == 5

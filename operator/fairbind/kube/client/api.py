@@ -26,7 +26,7 @@ import math
 import re
 import socket
 import struct
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from typing import Any, Protocol
 from urllib.parse import urlencode
 
@@ -96,10 +96,13 @@ class Api(Requests, Protocol):
 class ApiClient:
     """Requests to one API server. Everything raises ApiError or TransientClusterError and nothing else of aiohttp."""
 
-    def __init__(self, credentials: Credentials, *, user_agent: str = "fairbind") -> None:
-        """Needs a running event loop only from the first request on."""
+    def __init__(
+        self, credentials: Credentials, *, user_agent: str = "fairbind", headers: Iterable[tuple[str, str]] = ()
+    ) -> None:
+        """Needs a running event loop only from the first request on. headers: further ones of each request."""
         self._credentials = credentials
-        self._headers = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": user_agent}
+        own = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": user_agent}
+        self._headers = (*own.items(), *headers)
         self._session: aiohttp.ClientSession | None = None
 
     async def request(

@@ -33,6 +33,8 @@ RENEW_PATIENCE_SECONDS = 2.0
 """How long a refused request waits for the renewal. A plugin that hangs must not keep bindings or the lease waiting."""
 
 SERVICE_ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+DEFAULT_NAMESPACE = "default"
+"""Of a context that names none."""
 
 _log = logging.getLogger(__name__)
 Clock = Callable[[], float]
@@ -129,22 +131,47 @@ def load_credentials(kubeconfig: Path | None = None, *, context: str | None = No
     context: the name of a context of the kubeconfig; None: its current one. With a name the pod's own are left out.
     Raises PermanentClusterError, one line with the file and what is wrong with it.
     """
+    paths = _find_kubeconfigs(kubeconfig, context)
+    return Credentials(KubeconfigSource(paths, context=context) if paths else ServiceAccountSource())
+
+
+def read_context_namespace(kubeconfig: Path | None = None, *, context: str | None = None) -> str:
+    """Return the namespace of the context that `load_credentials` takes, or of the pod. Raises as it does."""
+    paths = _find_kubeconfigs(kubeconfig, context)
+    if not paths:
+        return (SERVICE_ACCOUNT_FOLDER / "namespace").read_text(encoding="ascii").strip()
+    for path in paths:
+        _read_yaml(path)
+    from kubernetes import config  # noqa: PLC0415 - slow to import
+
+    with _reported_by_loader(_name_kubeconfigs(paths)):
+        contexts, active = config.list_kube_config_contexts(os.pathsep.join(map(str, paths)))
+        chosen = active if context is None else next((one for one in contexts if one["name"] == context), {})
+        return str((chosen.get("context") or {}).get("namespace") or DEFAULT_NAMESPACE)
+
+
+def _find_kubeconfigs(kubeconfig: Path | None, context: str | None) -> tuple[Path, ...]:
+    """Return the kubeconfigs, or none where the pod's service account is to be taken."""
     if kubeconfig is not None:
-        return Credentials(KubeconfigSource((kubeconfig,), context=context))
+        return (kubeconfig,)
     if merged := os.environ.get("KUBECONFIG"):
         paths = tuple(Path(name).expanduser() for name in merged.split(os.pathsep) if name)
         found = tuple(path for path in paths if path.exists())
         if not found:
             raise PermanentClusterError(f"kubeconfig {merged}: no such file (from the environment variable KUBECONFIG)")
-        return Credentials(KubeconfigSource(found, context=context))
+        return found
     if context is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
-        return Credentials(ServiceAccountSource())
+        return ()
     default = Path("~/.kube/config").expanduser()
     if not default.exists():
         raise PermanentClusterError(
             f"no cluster: not in a pod, no --kubeconfig, KUBECONFIG is not set, and {default} does not exist"
         )
-    return Credentials(KubeconfigSource((default,), context=context))
+    return (default,)
+
+
+def _name_kubeconfigs(paths: tuple[Path, ...]) -> str:
+    return "kubeconfig " + os.pathsep.join(str(path) for path in paths)
 
 
 class KubeconfigSource:
@@ -154,7 +181,7 @@ class KubeconfigSource:
         """context: None takes the current one."""
         self._paths = paths
         self._context = context
-        self.name = "kubeconfig " + os.pathsep.join(str(path) for path in paths)
+        self.name = _name_kubeconfigs(paths)
         self._settings: Any = None
         self._uses_plugin = False
 

@@ -56,12 +56,22 @@ class Solver(Protocol):
     async def close(self) -> None: ...  # noqa: D102
 
 
+def describe_simplifications(answer: ExactShares) -> list[str]:
+    """Return a sentence for each thing that the cluster uses and that the answer does not take as it is."""
+    told = []
+    if answer.left_out:
+        told.append(f"The exact mechanism of the policy ignores: {', '.join(answer.left_out)}.")
+    if answer.flattened is not None:
+        told.append(f"Of the tree of tenants only weights and limits count: {answer.flattened}.")
+    return told
+
+
 class FairShares:
     """Keeps the fair shares of now.
 
     shares: by tenant, of the last answer for the present mechanism; None when there is none. problem: why the last
-    solve gave no answer, None when it did. left_out: what the cluster uses and the mechanism ignores. audit: how
-    many findings of the last audit come from what; None before the first one.
+    solve gave no answer, None when it did. audit: how many findings of the last audit come from what; None before the
+    first one.
     """
 
     def __init__(
@@ -83,11 +93,20 @@ class FairShares:
         self._retry_at = 0.0
         self.shares: Mapping[str, float] | None = None
         self.problem: str | None = None
-        self.left_out: tuple[str, ...] = ()
+        self._answer: ExactShares | None = None
         self._audited: tuple[Snapshot, Mapping[str, float] | None] | None = None
         self._audited_at = -AUDIT_SECONDS
         self._posing_seconds = 0.0
         self.audit: AuditCounts | None = None
+
+    @property
+    def inner_shares(self) -> Mapping[str, float] | None:
+        """The fair share of all that is below each inner tenant, by its name; None when there is no answer."""
+        if self.shares is None:
+            return None
+        if self._answer is not None:
+            return self._answer.inner_shares
+        return dict.fromkeys(() if self._seen is None else self._seen[0].hierarchy.inner, 0.0)
 
     def describe(self) -> tuple[str, str, str]:
         """Return status, reason and message of the condition that tells whether the fair shares are those of now."""
@@ -98,9 +117,9 @@ class FairShares:
             if has_mechanism:
                 return "False", NOT_SOLVED_YET, "There is no answer yet."
             return "False", "NoExactMechanism", "The policy knows no fair shares."
-        if self.left_out:
-            ignored = ", ".join(self.left_out)
-            return "True", "SolvedInPart", f"The exact mechanism of the policy ignores: {ignored}."
+        told = [] if self._answer is None else describe_simplifications(self._answer)
+        if told:
+            return "True", "SolvedInPart", " ".join(told)
         return "True", "Solved", "Every tenant's fair share is known."
 
     async def run(self) -> None:
@@ -137,7 +156,7 @@ class FairShares:
         finally:
             self._posing_seconds += self._clock() - started
         if problem is None or self._solved is None or problem.mechanism != self._solved.mechanism:
-            self.shares, self.left_out = None, ()
+            self.shares, self._answer = None, None
             self._world.set_targets(None)
         if problem is None:  # no tenant wants anything, or the policy knows no fairness
             has_mechanism = get_policy(seen[1].policy).mechanism is not None
@@ -176,7 +195,7 @@ class FairShares:
             self._fail(error.result, str(error), self._clock() - started)
             return
         self._observer.exact_solve_finished("solved", self._clock() - started)
-        self.shares, self.problem, self.left_out = answer.fair_shares, None, problem.left_out
+        self.shares, self.problem, self._answer = answer.fair_shares, None, answer
         self._world.set_targets(answer.targets)
 
     def _fail(self, result: str, problem: str, seconds: float) -> None:

@@ -7,6 +7,8 @@ from functools import partial
 from typing import Any
 
 from fairbind.cluster.cache.cache import ClusterCache
+from fairbind.cluster.cache.group_conditions import list_group_conditions
+from fairbind.cluster.cache.tenant_view import TenantView
 from fairbind.cluster.loop.deciding import Decider
 from fairbind.cluster.tenancy.administration import Administration
 from fairbind.kube.client.api import Api
@@ -15,6 +17,7 @@ from fairbind.kube.client.custom_objects import POLICIES, TENANTS
 from fairbind.kube.fair_shares.fair_shares import FairShares
 from fairbind.kube.observer import Observer
 from fairbind.kube.operator.administration_log import AdministrationLog
+from fairbind.kube.operator.clocks import Clocks
 from fairbind.kube.operator.custom_resources import CustomResources
 from fairbind.kube.operator.election import Election, OnChange
 from fairbind.kube.operator.elector import Elector
@@ -31,8 +34,11 @@ from fairbind.kube.operator.unconfirmed import UnconfirmedBindings
 from fairbind.kube.part_failures import PartFailures
 from fairbind.kube.writers.binder import Binder
 from fairbind.kube.writers.claim_binder import ClaimBinder
+from fairbind.kube.writers.group_status import GroupStatusWriter
 from fairbind.kube.writers.nominator import Nominator
 from fairbind.kube.writers.recorder import Recorder, WaitingPod
+from fairbind.kube.writers.share_report import ReportWords
+from fairbind.kube.writers.share_reports import ShareReportWriter
 from fairbind.kube.writers.status import StatusWriter
 
 Run = Callable[[], Coroutine[Any, Any, None]]
@@ -98,6 +104,8 @@ class Parts:
             self.extender.follow(self.loop)
         self.claim_binder.on_wait = self.loop.note_awaits
         self.reporting = self._list_reporting(api, administration, fair_shares, clocks.monotonic)
+        if settings.report_words is not None:
+            self.reporting["share_reports"] = self._make_share_reports(api, settings.report_words, clocks).run
 
     @property
     def rationing(self) -> Gates | ExtenderMode | None:
@@ -109,6 +117,8 @@ class Parts:
     ) -> dict[str, Run]:
         may_decide, may_bind = self.lead.may_decide, self.lead.elector.may_bind
         nominator = Nominator(api, self.cache.queries, may_bind, may_decide, self.failures, clock)
+        list_conditions = partial(list_group_conditions, self.cache.state)
+        groups = GroupStatusWriter(api, list_conditions, may_bind, may_decide, self.failures, clock)
         status = StatusWriter(
             api,
             administration,
@@ -127,10 +137,24 @@ class Parts:
             "fair_shares": fair_shares.run,
             "recorder": self.recorder.run,
             "nominator": nominator.run,
+            "group_status": groups.run,
             "claims": partial(self.claim_binder.run, may_decide),
             "status": status.run,
         }
         return parts if self.rationing is None else {**parts, "turns": partial(self.rationing.run, may_decide)}
+
+    def _make_share_reports(self, api: Api, words: ReportWords, clocks: Clocks) -> ShareReportWriter:
+        return ShareReportWriter(
+            api,
+            TenantView(self.cache.state),
+            find_overview=lambda: self.overviews.last,
+            may_write=self.lead.elector.may_bind,
+            may_look=self.lead.may_decide,
+            words=words,
+            failures=self.failures,
+            clock=clocks.monotonic,
+            wall_clock=clocks.wall,
+        )
 
     def _make_loop(self, health: Health, surroundings: Surroundings, journal: Journal | None) -> SchedulingLoop:
         rationing = self.rationing
@@ -147,7 +171,7 @@ class Parts:
             failures=self.failures,
             on_bound=self.unconfirmed.accepted,
             gates=None if rationing is None else rationing.rules,
-            is_ready=self.binder.is_ready,
+            readiness=self.claim_binder,
             decider=self._decider,
         )
 

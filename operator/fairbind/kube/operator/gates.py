@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from fairbind.cluster.cache.cache import ClusterCache
 from fairbind.cluster.other_schedulers.gate_limiter import MOST_UNGATED, TIMEOUT_SECONDS, GateLimiter
+from fairbind.cluster.tenancy.users import find_tenant_of_leaf
 from fairbind.kube.bind_carrier import BindCarrier
 from fairbind.kube.operator.loop import GateRules
 from fairbind.kube.writers.binder import Binder
@@ -144,10 +145,11 @@ class Gates:
         has_spoken = bool(words) and not words.startswith(_GATED_MESSAGE)
         is_passed = pod.nominated_node is None and self.rules.gate_limiter.was_passed(uid)
         reason = words if has_spoken else PASSED_BY if is_passed else SILENT
-        overdue = self._overdue.setdefault(pod.tenant, _Overdue())
+        tenant = find_tenant_of_leaf(pod.tenant)
+        overdue = self._overdue.setdefault(tenant, _Overdue())
         overdue.uids.add(uid)
         overdue.example = f"{pod.namespace}/{pod.name}: {reason}"
-        self._tenants[uid] = pod.tenant
+        self._tenants[uid] = tenant
         note = (
             f"The pod's gate is open, and it has no node after {self._seconds:.0f} s. Its tenant's share counts it on."
         )

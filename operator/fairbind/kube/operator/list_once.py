@@ -28,7 +28,7 @@ from fairbind.cluster.objects.captured import (
     RunTime,
     capture_custom_object,
 )
-from fairbind.cluster.objects.decode import NAMESPACES, NODES, PODS, ResourceType
+from fairbind.cluster.objects.decode import JOBS, NAMESPACES, NODES, PODS, ResourceType
 from fairbind.kube.client.api import Api
 from fairbind.kube.client.custom_objects import GROUP, POLICIES, TENANTS, explain_failure, list_objects
 from fairbind.kube.client.errors import ApiError, TransientClusterError
@@ -56,6 +56,7 @@ def make_reflectors(
         (NAMESPACES, cache.namespaces),
         *cache.volume_feeds,
         *cache.device_feeds,
+        *cache.group_feeds,
     )
     return {
         resource_type.name: Reflector(api, resource_type, feed, on_restart=on_restart, jitter=jitter)
@@ -92,6 +93,7 @@ async def list_cluster_once(
     listed.nodes = await list_captured(api, CAPTURED_NODES)
     listed.namespaces = await list_captured(api, CAPTURED_NAMESPACES)
     listed.storage = {kind.name: await list_captured(api, kind) for kind in CAPTURED_STORAGE}
+    listed.storage[JOBS.name] = [job for job in listed.storage[JOBS.name] if job is not None]
     for resource_type in CAPTURED_ADMISSION:
         try:
             listed.admission[resource_type.name] = await list_captured(api, resource_type)

@@ -58,7 +58,7 @@ from fairbind.cluster.other_schedulers.scale_up import find_scale_ups
 from fairbind.kube.bind_carrier import BindCarrier
 from fairbind.kube.observer import Observer
 from fairbind.kube.operator.health import Health
-from fairbind.kube.operator.plan_carrier import PlanCarrier
+from fairbind.kube.operator.plan_carrier import NothingToPrepare, PlanCarrier, Readiness
 from fairbind.kube.part_failures import PartFailures
 from fairbind.model import Bind, CycleReport, Plan, PolicySettings, Snapshot, TaskClass, Wait
 
@@ -86,7 +86,7 @@ class World(Protocol):
     @property
     def settings(self) -> PolicySettings: ...  # noqa: D102
     def build_snapshot(self) -> Snapshot: ...  # noqa: D102
-    def assume(self, uid: str, node: str) -> bool: ...  # noqa: D102
+    def assume(self, uid: str, node: str, *, joins: bool = False) -> bool: ...  # noqa: D102
     def forget(self, uid: str, *, postponed: bool = False) -> None: ...  # noqa: D102
     def back_off(self, uid: str) -> None: ...  # noqa: D102
     def resume(self, uid: str) -> None: ...  # noqa: D102
@@ -140,13 +140,13 @@ class SchedulingLoop:
         failures: PartFailures | None = None,
         on_bound: Callable[[str], None] = lambda _uid: None,
         gates: GateRules | None = None,
-        is_ready: Callable[[str, str], bool] = lambda _uid, _node: True,
+        readiness: Readiness | None = None,
         decider: Decider | None = None,
     ) -> None:
         """wall_clock: seconds since the epoch, as pods' creation times are. clock: monotonic.
 
         on_bound: called with the UID of each pod whose binding the API server has accepted.
-        gates: of gate mode. is_ready: see `PlanCarrier`.
+        gates: of gate mode. readiness: of pods of plans of several; None: they are ready.
         """
         self._world = world
         self._binder = binder
@@ -163,7 +163,7 @@ class SchedulingLoop:
         self._pacing = Pacing(None if gates is None else gates.gate_limiter)
         self._wake_at = -inf
         self._earlier = asyncio.Event()
-        self._plans = PlanCarrier(self._send, self._end, is_ready)
+        self._plans = PlanCarrier(self._send, self._end, readiness or NothingToPrepare(), self.note_awaits)
         self._decider = decider or Decider()
         self._noted: Sequence[Wait] = ()
         self._has_rotated = True
@@ -246,6 +246,8 @@ class SchedulingLoop:
                     self._resume(uid)
                 case GiveBack(uid):
                     self._give_back(uid)
+                case BackOff(uid):
+                    self._world.back_off(uid)
                 case RunCycle():
                     self._obey(self._run_cycle(instruction))
                 case Beat():
@@ -267,10 +269,10 @@ class SchedulingLoop:
         if is_refused:
             self._obey(self._pacing.handle(PodRefused(uid), self._clock()))
 
-    def _begin_round(self, *, opens: bool) -> Callable[[str], bool]:
-        """Return what says whether one more pod of a tenant may be decided in this cycle."""
+    def _begin_round(self, *, opens: bool) -> Callable[[str, int], bool]:
+        """Return what says whether a plan of so many pods of a tenant may be decided in this cycle."""
         if self._gates is None:
-            return lambda _tenant: opens
+            return lambda _tenant, _count: opens
         limiter, now = self._gates.gate_limiter, self._clock()
         return (limiter.begin_round(now) if opens else limiter.let_newcomers_in(now)).take
 
@@ -278,7 +280,8 @@ class SchedulingLoop:
         """Tell whether a cycle amid a round may decide a pod of a class."""
         if not task_class.is_rationed:
             return True
-        if self._gates is None or task_class.blocked is not None:
+        is_joint = task_class.group is not None and task_class.group.lacking > 1  # amid a round each takes one place
+        if self._gates is None or task_class.blocked is not None or is_joint:
             return False
         return self._gates.gate_limiter.lets_in(task_class.tenant)
 
@@ -369,11 +372,13 @@ class SchedulingLoop:
         plans = (plan for plan in instructions if isinstance(plan, Plan))
         for plan in plans:
             pods: list[PodToBind] = []
+            is_stuck = False
             try:
                 for bind in plan.binds:
                     pod = self._world.find_pod(bind.task.uid)
-                    if pod is None or not self._take(bind):
-                        break  # it went away while we decided
+                    if pod is None or not self._take(bind, joins=bool(pods)):
+                        is_stuck = pod is not None and bool(pods)  # else it went away while we decided
+                        break
                     pods.append(pod)
             except Exception:
                 self._withdraw(plan, len(pods))
@@ -381,26 +386,27 @@ class SchedulingLoop:
                     self._withdraw(lost)
                 raise
             if len(pods) < len(plan.binds) or plan.evictions:  # nothing evicts yet
-                self._withdraw(plan, len(pods))
+                self._withdraw(plan, len(pods), is_stuck=is_stuck)
                 continue
             self.decided += len(pods)
             self._plans.begin(plan, pods)
-        for instruction in instructions:
-            if isinstance(instruction, BackOff):
-                self._world.back_off(instruction.uid)
+        self._obey(instruction for instruction in instructions if isinstance(instruction, BackOff))
 
-    def _take(self, bind: Bind) -> bool:
-        """Let a pod hold its capacity from now on, or count without any; False when it waits no more."""
-        if bind.server or self._gates is None:
-            return self._world.assume(bind.task.uid, bind.server)
-        return self._gates.scale_up(bind.task.uid)
+    def _take(self, bind: Bind, *, joins: bool) -> bool:
+        """Let a pod hold its capacity from now on, or count without any; False when it waits no more.
 
-    def _withdraw(self, plan: Plan, taken: int = 0) -> None:
-        """Let none of a plan begin. taken: so many of its pods hold their capacity already."""
+        joins: whether others of its plan hold theirs.
+        """
+        if not bind.server and self._gates is not None:
+            return self._gates.scale_up(bind.task.uid)
+        return self._world.assume(bind.task.uid, bind.server, joins=joins)
+
+    def _withdraw(self, plan: Plan, taken: int = 0, *, is_stuck: bool = False) -> None:
+        """Let none of a plan begin. taken: so many of its pods hold their capacity already. is_stuck: see the event."""
         for bind in plan.binds[:taken]:
             self._world.forget(bind.task.uid)
         for bind in plan.binds:
-            self._obey(self._pacing.handle(BindWithdrawn(bind.task.uid), self._clock()))
+            self._obey(self._pacing.handle(BindWithdrawn(bind.task.uid, is_stuck), self._clock()))
 
     async def _send(self, bind: Bind, pod: PodToBind) -> BindResult:
         uid = bind.task.uid

@@ -31,6 +31,8 @@ from fairbind.kube.client.errors import ApiError, TransientClusterError
 from fairbind.kube.client.reviews import is_allowed, post_review
 
 SCHEDULER_NAME = "fairbind.io/scheduler-name"
+SCHEDULER_NAMES = "fairbind.io/scheduler-names"
+"""All names, where there are several, with commas between them."""
 SERVICE_ACCOUNT = "fairbind.io/service-account"
 LEASES = "/apis/coordination.k8s.io/v1/leases"
 SELF_REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
@@ -43,6 +45,8 @@ MOST_REVIEWS = 64
 """A look asks of so many leases whether their holders may bind: who writes thousands cannot make it long."""
 AT_ONCE = 16
 REFUSED_SECONDS = 60.0
+MOST_NAMED = 50
+"""So many leases of each other scheduler's name are looked at."""
 MOST_UNFINISHED = 2
 SHORT_LOOK_SECONDS = 0.5
 """So long may a look take after these: it must leave most of the lease's time."""
@@ -95,6 +99,12 @@ class _UnansweredError(Exception):
     """The API server did not say of some holder whether it may bind."""
 
 
+def _list_names(lease: _Lease) -> list[str]:
+    """Return the scheduler names of an installation."""
+    names = lease.read(SCHEDULER_NAMES)
+    return names.split(",") if names else [lease.read(SCHEDULER_NAME)]
+
+
 def _find_user(lease: _Lease) -> str:
     return f"{_PREFIX}{lease.metadata.namespace}:{lease.read(SERVICE_ACCOUNT)}"
 
@@ -110,7 +120,12 @@ class OtherInstallations:
         *,
         clock: Callable[[], float],
         lease_name: str = "fairbind",
+        other_names: frozenset[str] = frozenset(),
     ) -> None:
+        """other_names: under which we bind pods, too, and other schedulers may."""
+        self._names = {scheduler_name, *other_names}
+        self._other_names = sorted(other_names)
+        self._told: set[str] = set()
         self._api = api
         self._namespace = namespace
         self._scheduler_name = scheduler_name
@@ -127,7 +142,8 @@ class OtherInstallations:
         if self._service_account is None:
             self._service_account = await self._find_own_account()
         account = {SERVICE_ACCOUNT: self._service_account} if self._service_account else {}
-        return {SCHEDULER_NAME: self._scheduler_name, **account}
+        names = {SCHEDULER_NAMES: ",".join(sorted(self._names))} if self._other_names else {}
+        return {SCHEDULER_NAME: self._scheduler_name, **names, **account}
 
     async def find(self) -> str | None:
         """Return what is wrong, and what to do, when another installation is there; else None.
@@ -158,7 +174,35 @@ class OtherInstallations:
                 )
             return None
         self._unfinished = 0
+        await self._warn_of_others()
         return found
+
+    async def _warn_of_others(self) -> None:
+        """Say once of each further name of ours that another scheduler holds a lease of that name.
+
+        A tenant may hold a lease of any name in a namespace of its own, so it keeps us from nothing.
+        """
+        for name in self._other_names:
+            if name in self._told:
+                continue
+            query = {"fieldSelector": f"metadata.name={name}", "limit": str(MOST_NAMED)}
+            try:
+                answer = await self._api.request("GET", LEASES, query=query, timeout_seconds=CALL_SECONDS)
+                leases = msgspec.json.decode(answer, type=_Leases).items or ()
+            except (ApiError, TransientClusterError, msgspec.MsgspecError) as error:
+                _log.debug("whether a scheduler %r runs cannot be found out: %s", name, error)
+                continue
+            held = next((lease for lease in leases if lease.spec.holder_identity), None)
+            if held is not None:
+                self._told.add(name)
+                _log.warning(
+                    "a lease %s/%s is held by %s: if that scheduler runs, both bind the pods of the scheduler name %r; "
+                    "stop it, or leave the name out (schedulerNames in the chart)",
+                    held.metadata.namespace,
+                    name,
+                    held.spec.holder_identity,
+                    name,
+                )
 
     def _note_unfinished(self, why: str) -> None:
         """Count a look that did not come to its end; raise TransientClusterError while one more may help."""
@@ -184,9 +228,10 @@ class OtherInstallations:
         rival = await self._find_rival([lease for lease in living if _find_user(lease) not in self._refused])
         if rival is None:
             return None
+        name = min(self._names.intersection(_list_names(rival)))
         return (
             f"another fairbind, in namespace {rival.metadata.namespace!r} (its lease is held by "
-            f"{rival.spec.holder_identity}), binds for the scheduler name {self._scheduler_name!r}. Uninstall "
+            f"{rival.spec.holder_identity}), binds for the scheduler name {name!r}. Uninstall "
             f"one of the two, or give one another scheduler name (schedulerName in the chart)."
         )
 
@@ -216,7 +261,7 @@ class OtherInstallations:
         return bool(
             lease.metadata.namespace != self._namespace
             and lease.spec.holder_identity
-            and lease.read(SCHEDULER_NAME) == self._scheduler_name
+            and not self._names.isdisjoint(_list_names(lease))
             and lease.read(SERVICE_ACCOUNT)
         )
 

@@ -15,6 +15,7 @@ from fairbind.kube.operator.node_fault_log import NodeFaultLog
 from fairbind.kube.part_failures import PartFailures
 from fairbind.model import Snapshot
 from fairbind.model.overview import ClusterOverview
+from fairbind.model.reservations import Reserved
 
 OVERVIEW_SECONDS = 1.0
 
@@ -34,7 +35,7 @@ class Overviews:
         failures: PartFailures,
         may_decide: Callable[[], bool],
         *,
-        sum_reserved: Callable[[], Mapping[str, tuple[int, Mapping[str, int]]]],
+        sum_reserved: Callable[[], Mapping[str, Reserved]],
         find_refused: Callable[[], Collection[str]],
     ) -> None:
         self.last: ClusterOverview | None = None
@@ -64,7 +65,7 @@ class Overviews:
 
     def publish(self) -> None:
         """Make an overview and tell the observer."""
-        overview = self._cache.queries.build_overview(self._fair_shares.shares)
+        overview = self._cache.queries.build_overview(self._fair_shares.shares, self._fair_shares.inner_shares)
         complete = complete_overview(overview, self._sum_reserved(), self._find_refused())
         self.last = replace(complete, audit=self._fair_shares.audit)
         self.states = self._cache.queries.tenant_states()

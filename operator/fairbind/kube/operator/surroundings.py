@@ -16,10 +16,15 @@ from fairbind.kube.operator.clocks import Clocks
 from fairbind.kube.operator.election import Election, OnChange
 from fairbind.kube.operator.extender import ExtenderSettings
 from fairbind.kube.operator.gates import GateSettings
+from fairbind.kube.writers.share_report import ReportWords
 
 YOUNG_OBJECTS = 20_000
 """How many new containers wake Python's cycle collector. Its default, 700, makes it run hundreds of times a second
 during a backlog, while hardly anything here forms cycles."""
+
+
+KEPT_SECONDS = 60.0
+"""So long a controller may take to make another member."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +32,9 @@ class OperatorSettings:
     """namespace: of the lease. identity: of this run, among all replicas.
 
     gates: of gate mode; None: there is none. extender: of extender mode; None: there is none.
-    shows_taints: whether the messages of waiting pods name each taint with its key and value.
+    shows_taints: whether the messages of waiting pods name each taint with its key and value. report_words: what
+    ShareReports may say; None: there are none. kept_seconds: for how long places of lost members are kept for their
+    groups; 0: they are not. other_names: further schedulerNames of pods that are placed.
     """
 
     namespace: str
@@ -36,6 +43,9 @@ class OperatorSettings:
     gates: GateSettings | None = None
     extender: ExtenderSettings | None = None
     shows_taints: bool = False
+    report_words: ReportWords | None = None
+    kept_seconds: float = KEPT_SECONDS
+    other_names: frozenset[str] = frozenset()
 
     def find_cache_fields(self) -> dict[str, Any]:
         """Return what the cache is told of them, by its parameters' names."""
@@ -43,6 +53,8 @@ class OperatorSettings:
             "operator_namespace": self.namespace,
             "gated_scheduler": None if self.gates is None else self.gates.scheduler_name,
             "asking": frozenset() if self.extender is None else self.extender.scheduler_names,
+            "kept_seconds": self.kept_seconds,
+            "other_names": self.other_names,
             "narrows_to_nodes": self.gates is not None and self.gates.narrows_to_nodes,
         }
 

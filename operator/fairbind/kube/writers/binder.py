@@ -212,21 +212,23 @@ class Binder:
         """Whether a binding may be sent at this very moment."""
         return not self._draining and self._may_bind()
 
-    def is_ready(self, uid: str, node: str) -> bool:
-        """Whether nothing that is known now speaks against binding a pod to a node. node: empty: to none."""
-        may_go = self.is_open() and not self.is_held_back()
-        return may_go and (not node or (self.may_use(uid, node) and self.has_capacity(uid, node)))
+    def find_obstacle(self, uid: str, node: str) -> BindResult | None:
+        """Return how the binding of a pod to a node (empty: none) would end unsent; None: it would be sent now."""
+        if not self.is_open():
+            return BindResult.FENCED
+        if node and not self.may_use(uid, node):
+            return BindResult.STALE
+        if node and not self.has_capacity(uid, node):
+            return BindResult.OVERCOMMITTED
+        return BindResult.FAILED if self.is_held_back() else None
 
     def is_held_back(self) -> bool:
         """Whether nothing would be sent now, because bindings are forbidden and were tried a moment ago."""
         return self.problem is not None and self.clock() < self._next_probe_at
 
-    def take_probe(self) -> bool:
-        """Let everything pass, but while bindings are forbidden only one now and then."""
-        if self.is_held_back():
-            return False
+    def begin_probe(self) -> None:
+        """Note that a binding is sent: while bindings are forbidden the next one is for some time later."""
         self._next_probe_at = self.clock() + FORBIDDEN_SECONDS
-        return True
 
     def note_forbidden(self, error: ApiError, needed: str) -> None:
         """Note that no replica may bind. needed: the right that is missing."""
@@ -367,17 +369,15 @@ class Binding:
 
     async def _attempt(self) -> BindResult | Unresolved | None:
         """Send the binding once, if it may be sent; None when it must be sent again to know more."""
-        if not self._binder.is_open():
-            return BindResult.FENCED
+        obstacle = self._binder.find_obstacle(self.uid, self.node)
+        if obstacle is BindResult.FENCED:
+            return obstacle
         if self._uncertain_until is None and not self._binder.may_send(self.uid):
             return BindResult.DEFERRED
-        if self.node and not self._binder.may_use(self.uid, self.node):
-            return Unresolved(BindResult.STALE)
-        if self.node and not self._binder.has_capacity(self.uid, self.node):
-            return Unresolved(BindResult.OVERCOMMITTED)
-        if not self._binder.take_probe():
+        if obstacle is not None:
             self.answer = self.answer or self._binder.problem
-            return Unresolved(BindResult.FAILED)
+            return Unresolved(obstacle)
+        self._binder.begin_probe()
         return await self._send()
 
     async def _resolve(self, outcome: Unresolved) -> BindResult:

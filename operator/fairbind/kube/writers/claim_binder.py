@@ -13,7 +13,8 @@ decided on, so what others changed is never overwritten. A replica that does not
 one finds the annotation and the `claimRef` and goes on from there. An annotation that names a node that is gone, it
 takes away.
 
-A pod that waits for its claims leaves its place to others (`on_wait`), and `volume_plans` bounds how many may.
+A pod that waits for its claims leaves its place to others (`on_wait`), and `volume_plans` bounds how many may. Of a
+plan of several pods the claims of all are bound before the first pod is (`PlanCarrier`).
 """
 
 from __future__ import annotations
@@ -118,6 +119,7 @@ class ClaimBinder:
         self._on_result = on_result
         self._clock = clock
         self._sleep = sleep
+        self._abandoned: set[str] = set()
 
     async def bind(
         self,
@@ -128,21 +130,43 @@ class ClaimBinder:
         on_stall: Callable[[bool], None] = lambda _failed: None,
     ) -> BindResult:
         """Bind the claims of a pod, then the pod, and say what became of it. Raises nothing but CancelledError."""
-        plan = self._claims.find_plan(uid)
-        if plan is not None:
-            answer: list[str] = []
+        if self.must_prepare(uid):
             self.on_wait(uid, True)
             try:
-                result = await self._bind_claims(plan, answer)
+                result = await self.prepare(namespace, uid, node)
             finally:
                 self.on_wait(uid, False)
             if result is not None:
-                has_failed = result in {BindResult.FAILED, BindResult.DEFERRED}
-                self._on_result(BindResult.FAILED if has_failed else result)
-                if has_failed and answer:
-                    self._on_refused(namespace, uid, name_binding(node), answer[-1])
                 return result
         return await self._binder.bind(namespace, name, uid, node, on_stall)
+
+    def find_obstacle(self, uid: str, node: str) -> BindResult | None:
+        """Return how the binding of a pod without unbound claims would end unsent; None: it would be sent now."""
+        return self._binder.find_obstacle(uid, node)
+
+    def must_prepare(self, uid: str) -> bool:
+        """Tell whether claims of a pod must be bound before it is."""
+        return self._claims.find_plan(uid) is not None
+
+    async def prepare(self, namespace: str, uid: str, node: str) -> BindResult | None:
+        """Bind the claims of a pod; None when all of them are bound."""
+        plan = self._claims.find_plan(uid)
+        answer: list[str] = []
+        try:
+            result = None if plan is None else await self._bind_claims(plan, answer)
+        finally:
+            is_abandoned = uid in self._abandoned
+            self._abandoned.discard(uid)
+        if result is not None:
+            has_failed = result is BindResult.FAILED or (result is BindResult.DEFERRED and not is_abandoned)
+            self._on_result(BindResult.FAILED if has_failed else result)
+            if has_failed and answer:
+                self._on_refused(namespace, uid, name_binding(node), answer[-1])
+        return result
+
+    def abandon(self, uid: str) -> None:
+        """End `prepare` of a pod: what is not bound yet stays unbound, because others of its plan cannot be bound."""
+        self._abandoned.add(uid)
 
     async def _bind_claims(self, plan: VolumePlan, answer: list[str]) -> BindResult | None:
         """Have the claims bound; None when all of them are. answer: gets why not, in words."""
@@ -184,9 +208,11 @@ class ClaimBinder:
             await self._sleep(LOOK_SECONDS if waited < QUICK_SECONDS else SLOW_LOOK_SECONDS)
 
     async def _give_up_lost(self, plan: VolumePlan) -> BindResult | None:
-        """Take back what was written for a pod that is gone, or that may not use its node any more; else None."""
+        """Take back what was written for a pod that is gone, abandoned, or may not use its node any more; else None."""
         if self._claims.find_plan(plan.uid) is not plan:
             result = BindResult.GONE
+        elif plan.uid in self._abandoned:
+            result = BindResult.DEFERRED
         elif not self._claims.may_await(plan.uid, plan.node):
             result = BindResult.STALE
         else:

@@ -34,6 +34,7 @@ from fairbind.cluster.messages import (
     format_unschedulable,
 )
 from fairbind.cluster.objects.facts import Owner
+from fairbind.cluster.tenancy.users import find_tenant_of_leaf
 from fairbind.model import Wait
 
 RENEW_SECONDS = 60.0
@@ -317,9 +318,9 @@ class PodMessages:
 
     def _find_due_in(self, cause: Unplaced, signature: Hashable, *, may_refresh: bool) -> Iterator[Notice | None]:
         wait = cause.wait
-        tasks, tenant = wait.task_class.tasks, wait.task_class.tenant
+        tasks, tenant = wait.task_class.tasks, find_tenant_of_leaf(wait.task_class.tenant)  # users have one pace
         message = cause.format()
-        event_budget = tenant, wait.task_class.demand_r, signature
+        event_budget = wait.task_class.tenant, wait.task_class.demand_r, signature
         owner_budget = "owner", *event_budget
         owners: set[str] = set()
         for rank, task in enumerate(tasks[len(tasks) - wait.waiting :]):

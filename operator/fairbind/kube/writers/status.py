@@ -11,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from heapq import nsmallest
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
@@ -19,10 +21,10 @@ from urllib.parse import quote
 import msgspec
 
 from fairbind.cluster.messages import shorten
-from fairbind.cluster.objects.quantity import CPU, MILLI, format_quantity
+from fairbind.cluster.objects.quantity import format_amounts
 from fairbind.cluster.tenancy.administration import Administration
 from fairbind.cluster.tenancy.object_table import KubeObject
-from fairbind.cluster.tenancy.tenants import TenantState
+from fairbind.cluster.tenancy.tenants import IMPLICIT_PREFIX, TenantState
 from fairbind.kube.client.api import Api, NotAllowedError
 from fairbind.kube.client.custom_objects import GROUP, POLICIES, TENANTS, VERSION
 from fairbind.kube.client.errors import ApiError, TransientClusterError
@@ -47,6 +49,8 @@ LATE_SECONDS = 60.0
 COMPLAINT_SECONDS = 60.0
 FIRST_ANSWER_SECONDS = 10.0
 """A new leader waits so long at most for the first fair shares before it writes."""
+MAX_UNCLAIMED = 20
+"""So many namespaces that no Tenant claims are told one by one."""
 MAX_NAMES = 10
 """A message names at most so many things; the rest is counted."""
 
@@ -102,7 +106,7 @@ class StatusWriter:
         if overview is None or not self._may_write() or self._is_waiting_for_fair_shares(overview):
             return
         states, unknown = self._find_states(), self._find_unknown_resources()
-        tenants = {tenant.name: tenant for tenant in overview.tenants}
+        tenants = {tenant.name: tenant for tenant in (*overview.tenants, *overview.shown)}
         invalid = self._administration.invalid_tenants
         unplaced = None if self._find_unplaced is None else self._find_unplaced()
         wanted: dict[tuple[str, str], tuple[KubeObject, dict[str, Any]]] = {}
@@ -117,7 +121,7 @@ class StatusWriter:
         for name, item in self._administration.policies.objects.items():
             with self._failures.contain("status"):
                 problem = self._administration.invalid_policies.get(name)
-                status = compute_policy_status(item, problem, unknown, self._describe_fair_shares())
+                status = compute_policy_status(item, problem, unknown, self._describe_fair_shares(), overview)
                 wanted[POLICIES, name] = (item, status)
         self._written = {key: entry for key, entry in self._written.items() if key in wanted}
         for number, ((kind, name), (item, status)) in enumerate(wanted.items()):
@@ -199,7 +203,8 @@ def compute_tenant_status(
 ) -> dict[str, Any]:
     """Return the whole status of a Tenant, its conditions without times.
 
-    overview: None when the tenant counts as if it did not exist. problem: what is wrong with its spec, or None.
+    overview: None when the tenant counts as if it did not exist; of all below it where there are others. problem: what
+    is wrong with its spec, or None.
     The observed generation is that of the spec from which the numbers come; the object may be newer than they are.
     """
     if problem is not None:  # so it is as of this very object
@@ -207,13 +212,16 @@ def compute_tenant_status(
     else:
         generation = 0 if state is None else state.generation
     conditions = _make_tenant_conditions(state, problem, generation)
+    conditions += _make_tree_conditions(state, generation)
     if overview is None:
         return {
             "observedGeneration": generation,
-            "dominantShare": _format_share(0.0),
+            "dominantShare": format_share(0.0),
             "dominantResource": "",
-            "weightedShare": _format_share(0.0),
+            "weightedShare": format_share(0.0),
             "allocated": {},
+            "guaranteed": {},
+            "keptBack": {},
             "reserved": {},
             "reservedNodes": 0,
             "pods": {"running": 0, "pending": 0},
@@ -222,16 +230,19 @@ def compute_tenant_status(
         }
     return {
         "observedGeneration": generation,
-        "dominantShare": _format_share(overview.dominant_share),
+        "path": "" if state is None else state.path,
+        "dominantShare": format_share(overview.dominant_share),
         "dominantResource": overview.dominant_resource or "",
-        "weightedShare": _format_share(overview.weighted_share),
-        **({} if overview.fair_share is None else {"fairShare": _format_share(overview.fair_share)}),
-        "allocated": _format_amounts(overview.allocated),
-        "reserved": _format_amounts(overview.reserved),
+        "weightedShare": format_share(overview.weighted_share),
+        **({} if overview.fair_share is None else {"fairShare": format_share(overview.fair_share)}),
+        "allocated": format_amounts(overview.allocated),
+        "guaranteed": format_amounts(overview.guaranteed),
+        "keptBack": format_amounts(overview.kept_back),
+        "reserved": format_amounts(overview.reserved),
         "reservedNodes": overview.reserved_nodes,
         "pods": {"running": overview.running, "pending": sum(overview.pending.values())},
         "virtualDominantShares": [
-            {"serverClass": name, "share": _format_share(share)}
+            {"serverClass": name, "share": format_share(share)}
             for name, share in sorted(overview.virtual_dominant_shares.items())
         ],
         "conditions": conditions,
@@ -243,11 +254,13 @@ def compute_policy_status(
     problem: str | None,
     unknown_resources: Sequence[str] = (),
     fair_shares: tuple[str, str, str] = ("False", NOT_SOLVED_YET, "There is no answer yet."),
+    overview: ClusterOverview | None = None,
 ) -> dict[str, Any]:
     """Return the whole status of a SchedulingPolicy, its conditions without times.
 
     problem: what is wrong with its spec, or None. unknown_resources: fairness resources that no node has. fair_shares:
-    status, reason and message of the condition about them.
+    status, reason and message of the condition about them. overview: who holds what, also in namespaces that no Tenant
+    claims; None: unknown.
     """
     generation = policy_object["metadata"].get("generation", 0)
     if problem is not None:
@@ -262,7 +275,36 @@ def compute_policy_status(
         else _make_condition("Ready", "False", *shortcoming, generation)
     )
     known = _make_condition("FairSharesKnown", *fair_shares, generation)
-    return {"observedGeneration": generation, "conditions": [known, ready]}
+    unclaimed = {} if overview is None else {"unclaimed": compute_unclaimed(overview)}
+    return {"observedGeneration": generation, **unclaimed, "conditions": [known, ready]}
+
+
+def compute_unclaimed(overview: ClusterOverview) -> dict[str, Any]:
+    """Return what namespaces that no Tenant claims hold and want: all together, and the largest one by one."""
+    tenants = [tenant for tenant in overview.tenants if tenant.name.startswith(IMPLICIT_PREFIX)]
+    held = Counter[str]()
+    for tenant in tenants:
+        held.update(tenant.allocated)
+    shares = {r: held[r] / capacity for r, capacity in overview.capacity.items() if r in overview.counting and held[r]}
+    dominant = max(sorted(shares), key=shares.__getitem__, default="")
+    largest = nsmallest(MAX_UNCLAIMED, tenants, key=lambda t: (-t.dominant_share, -sum(t.pending.values()), t.name))
+    return {
+        "namespaces": len(tenants),
+        "dominantShare": format_share(shares.get(dominant, 0.0)),
+        "dominantResource": dominant,
+        "running": sum(tenant.running for tenant in tenants),
+        "pending": sum(sum(tenant.pending.values()) for tenant in tenants),
+        "largest": [
+            {
+                "namespace": tenant.name.removeprefix(IMPLICIT_PREFIX),
+                "dominantShare": format_share(tenant.dominant_share),
+                "dominantResource": tenant.dominant_resource or "",
+                "running": tenant.running,
+                "pending": sum(tenant.pending.values()),
+            }
+            for tenant in largest
+        ],
+    }
 
 
 def _make_tenant_conditions(state: TenantState | None, problem: str | None, generation: int) -> Conditions:
@@ -277,6 +319,28 @@ def _make_tenant_conditions(state: TenantState | None, problem: str | None, gene
     reason, message = _find_shortcoming(state, problem)
     status = "True" if reason == "AsWritten" else "False"
     return [conflict, _make_condition("Ready", status, reason, message, generation)]
+
+
+def _make_tree_conditions(state: TenantState | None, generation: int) -> Conditions:
+    """Return what there is to say of the parent that a Tenant names, and of its guarantee."""
+    conditions: Conditions = []
+    if state is None:
+        return conditions
+    if state.overcommitted:
+        message = shorten(f"Guarantees of siblings are scaled by weight: {'; '.join(state.overcommitted)}.")
+        found = _make_condition("GuaranteeOvercommitted", "True", "MoreThanNodesHave", message, generation)
+        conditions.append(found)
+    elif state.overcommitted is not None:
+        message = "The nodes have what is guaranteed to the tenant and its siblings."
+        conditions.append(_make_condition("GuaranteeOvercommitted", "False", "NodesHaveEnough", message, generation))
+    if state.parent_trouble is not None:
+        reason, message = state.parent_trouble
+        message = shorten(f"{message[:1].upper()}{message[1:]}.")
+        conditions.append(_make_condition("ParentValid", "False", reason, message, generation))
+    elif state.parent is not None:
+        message = f"The path of the tenant is {state.path}."
+        conditions.append(_make_condition("ParentValid", "True", "ParentCounts", message, generation))
+    return conditions
 
 
 def _make_placed_condition(unplaced: str | None, generation: int) -> dict[str, Any]:
@@ -305,11 +369,17 @@ def _find_shortcoming(state: TenantState | None, problem: str | None) -> tuple[s
             "NamespaceNotFound",
             f"These claimed namespaces do not exist: {_join(state.missing)}. They count once they do.",
         ),
+        (state.parent_trouble is not None, "ParentNotValid", _say_of_the_parent(state)),
         (bool(lost), "NamespacesConflict", f"Older Tenants keep some of the claimed namespaces: {_join(lost)}."),
         (
             bool(state.unknown_resources),
             "UnknownResource",
             f"spec.resourceWeights names what does not count for shares: {_join(state.unknown_resources)}.",
+        ),
+        (
+            bool(state.overcommitted),
+            "GuaranteeOvercommitted",
+            "spec.guarantee counts in part: the condition GuaranteeOvercommitted has the amounts.",
         ),
     )
     for is_there, reason, message in shortcomings:
@@ -318,18 +388,13 @@ def _find_shortcoming(state: TenantState | None, problem: str | None) -> tuple[s
     return "AsWritten", "Every field of the Tenant takes effect."
 
 
-def _format_share(share: float) -> str:
+def _say_of_the_parent(state: TenantState) -> str:
+    return f"spec.parent {state.parent} does not count: the condition ParentValid says why."
+
+
+def format_share(share: float) -> str:
     """Return a share for people: three digits, and no floating-point number in the API. Metrics have all digits."""
     return f"{share:.3f}"
-
-
-def _format_amounts(amounts: Mapping[str, float]) -> dict[str, str]:
-    """Return amounts as quantities; what is 0 is left out."""
-    return {
-        resource: format_quantity(resource, round(amount * (MILLI if resource == CPU else 1)))
-        for resource, amount in sorted(amounts.items())
-        if amount
-    }
 
 
 def _join(names: Sequence[str]) -> str:
