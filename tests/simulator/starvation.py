@@ -148,6 +148,17 @@ def find_first(of_share: Sequence[float], near: float = NEAR) -> float | None:
     return None
 
 
+SAID = (
+    "Without reservations it holds nothing, ever. With them it has its whole share in most rows, within five mean run",
+    "times, and no capacity is lost. Where not:",
+    "",
+    "- **Whole nodes with a heavy tail** (16 of 16 CPUs, lognormal): 55 % of the share in the mean, and 7 % idle.",
+    "- **GPUs, where all pods run equally long**: 70 % and 20 %. All pods end at the same moments, and at each the",
+    "  small ones take what is freed before enough of it is. Where run times differ, this does not happen.",
+)
+"""What the result shows; to be written again with a new one."""
+
+
 def summarise(lines: Iterable[Json]) -> list[Json]:
     """Return a row for each case, length and mode: medians and the worst over the seeds."""
     groups: dict[tuple[str, str, str], list[Json]] = {}
@@ -196,6 +207,8 @@ def format_page(head: Json, rows: Sequence[Json]) -> str:
         "mean run times; what it holds in the second half of the time; and which part of the capacity all hold then.",
         "[Reservations](../policies.md#reservations) are on, or off.",
         "",
+        *SAID,
+        "",
         f"Made by `make starvation` from [{RESULTS.name}](results/{RESULTS.name}), fairbind {head['versions']}.",
         "",
         f"| {' | '.join(columns)} |",
@@ -208,6 +221,12 @@ def format_page(head: Json, rows: Sequence[Json]) -> str:
             f"| {row['case']} | {row['length']} | {row['mode']} | {counts} | {row['end']:.1%} | {row['used']:.1%} |"
         )
     return "\n".join([*lines, ""])
+
+
+def read_results(path: Path) -> tuple[Json, list[Json]]:
+    """Return what was kept: the head, and the lines of the runs."""
+    head, *lines = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
+    return head, lines
 
 
 def main() -> int:

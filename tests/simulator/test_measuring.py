@@ -109,6 +109,7 @@ def test_the_summary_counts_and_averages() -> None:
     summary = run(make_scenario(*entries, tenants="abc", horizon=40, measureEvery=1)).summary
 
     assert (summary["decisions"], summary["completed"], summary["unfinished"]) == (3, 3, 1)
+    assert summary["never_started"] == 1
     assert summary["makespan_seconds"] == 35, "the horizon cut nothing: no task could still end"
     assert summary["wait_seconds"] == {"mean": pytest.approx((0 + 10 + 20 + 40) / 4), "p95": pytest.approx(37)}
     assert summary["slowdown"] == {"mean": pytest.approx((1 + 2 + 3 + 5) / 4)}
@@ -116,20 +117,22 @@ def test_the_summary_counts_and_averages() -> None:
     assert summary["tenants"]["a"] == {
         "arrived": 3,
         "completed": 3,
+        "never_started": 0,
         "wait_seconds": {"mean": 10, "p95": pytest.approx(19)},
         "slowdown": {"mean": 2},
         "dominant_share": {"mean": pytest.approx(0.75)},
-        "fair_share": {"worst_part": 1},
+        "fair_share": {"mean_part": 1, "worst_part": 1},
     }
     assert summary["tenants"]["b"]["wait_seconds"] == {"mean": 40, "p95": 40}
     assert summary["tenants"]["b"]["slowdown"] == {"mean": 5}
     assert summary["tenants"]["c"] == {
         "arrived": 0,
         "completed": 0,
+        "never_started": 0,
         "wait_seconds": {"mean": None, "p95": None},
         "slowdown": {"mean": None},
         "dominant_share": {"mean": 0},
-        "fair_share": {"worst_part": None},
+        "fair_share": {"mean_part": None, "worst_part": None},
     }
 
 

@@ -64,6 +64,7 @@ GOOD: Json = {
         make_entry("x", arrival={"poisson": 0.2}, duration={"uniform": [10, 20]}, tasks=None, namespace="a-more"),
         make_entry("y", arrival={"times": [1, 2.5]}, duration={"lognormal": {"median": 60, "sigma": 1}}, tasks=None),
         make_entry("z", duration="forever", tenant="b"),
+        make_entry("gang", tasks=8, gang={"min": 3, "size": 4, "topology": {"required": "disk"}}),
     ],
     "events": [
         {"at": 600, "addNodes": {"shape": "big", "count": 2}},
@@ -105,6 +106,12 @@ BAD: list[tuple[str, Any, str]] = [
     ("cluster.0.labels.disk", 1, "cluster[0].labels.disk: must be text (put it in quotes), not 1"),
     ("cluster.0.taints.0.effect", "Never", "cluster[0].taints[0].effect: must be one of NoSchedule"),
     ("cluster.0.taints", "x", "cluster[0].taints: must be a list"),
+    ("knownRunTimes", "yes", "knownRunTimes must be true or false"),
+    ("workload.5.gang.min", 5, "workload[5].gang.min: must be at most gang.size, 4, not 5"),
+    ("workload.5.gang.min", 0, "workload[5].gang.min: must be a whole number from 1"),
+    ("workload.5.gang.size", "4", "workload[5].gang.size: must be a whole number from 1"),
+    ("workload.5.gang.topology", {}, "workload[5].gang.topology"),
+    ("workload.5.gang.topology.required", 5, "workload[5].gang.topology.required: must be text"),
     (
         "tenants.0.weight",
         0,
@@ -113,6 +120,14 @@ BAD: list[tuple[str, Any, str]] = [
     ("tenants.1.name", "a", 'tenants[1].name: must differ from all others, but "a" is tenants[0].name already'),
     ("tenants.1.namespaces", ["a-more"], 'tenants[1].namespaces: must differ from all others, but "a-more"'),
     ("tenants.1.name", "a b", "tenants[1].name: must be a name of at most 100 letters"),
+    ("tenants.1.parent", "c", 'tenants[1].parent: "c" is no tenant then'),
+    ("tenants.1.parent", "b", "tenants[1].parent: must be the name of another Tenant, not 'b'"),
+    ("tenants.1.priority", 1001, "tenants[1].priority: must be a whole number from -1000 to 1000, not 1001"),
+    ("tenants.1.guarantee", [{}], "tenants[1].guarantee[0].resources: must map resources to quantities, not None"),
+    ("tenants.1.lending", "no", "tenants[1].lending: must be Always or Never, not 'no'"),
+    ("tenants.1.minRuntimeSeconds", -1, "tenants[1].minRuntimeSeconds: must be a whole number from 0"),
+    ("tenants.1.users", {}, "tenants[1].users: must have the field label"),
+    ("events.4.tenant.parent", "c", 'events[4].tenant.parent: "c" is no tenant then'),
     ("tenants.1", "b", 'tenants[1]: must be an object with name, not "b"'),
     ("workload.0.tenant", "aa", 'workload[0].tenant: "aa" is no tenant here; did you mean a'),
     ("workload.0.duration", -5, "workload[0].duration: must be a number from 1e-09 to 1e+09, not -5"),
@@ -249,6 +264,45 @@ def test_the_good_scenario_is_read_as_it_is_meant() -> None:
     assert (float(change.spec.weight), sorted(change.spec.namespaces)) == (3, ["a", "a-more"]), (
         "what is left out stays as it was"
     )
+
+
+GUARANTEE: Json = {"resources": {"cpu": 2}}
+
+
+def test_a_tenant_takes_the_keys_of_a_spec_and_an_event_changes_some() -> None:
+    """What an event leaves out stays; `null` is the root, and an empty list is no limit."""
+    tenants = [
+        {"name": "top"},
+        {
+            "name": "a",
+            "parent": "top",
+            "priority": 5,
+            "guarantee": [GUARANTEE],
+            "lending": "Never",
+            "limit": [GUARANTEE],
+            "minRuntimeSeconds": 60,
+            "users": {"label": "user"},
+        },
+    ]
+    events = [
+        {"at": 1, "tenant": {"name": "a", "priority": -5}},
+        {"at": 2, "tenant": {"name": "a", "parent": None, "limit": [], "lending": "Always"}},
+        {"at": 3, "tenant": {"name": "late"}},
+        {"at": 4, "tenant": {"name": "a", "parent": "late", "users": None}},
+    ]
+    scenario = parse_scenario({**make_scenario(make_entry(tenant="a"), events=events), "tenants": tenants})
+    specs = [
+        scenario.tenants[1],
+        *(event.action.spec for event in scenario.events if isinstance(event.action, SetTenant)),
+    ]
+    a = [spec for spec in specs if spec.name == "a"]
+
+    assert [spec.parent for spec in a] == ["top", "top", None, "late"]
+    assert [spec.priority for spec in a] == [5, -5, -5, -5]
+    assert [len(spec.limit) for spec in a] == [1, 1, 0, 0]
+    assert [spec.lends for spec in a] == [False, False, True, True]
+    assert [spec.users_label for spec in a] == ["user", "user", "user", None]
+    assert {(len(spec.guarantee), spec.min_runtime_seconds) for spec in a} == {(1, 60)}
 
 
 def test_events_come_in_the_order_of_their_times() -> None:

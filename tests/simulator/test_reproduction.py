@@ -116,6 +116,21 @@ def test_an_order_that_one_value_breaks_contradicts() -> None:
     assert judge_order({"a": (0.9, 0.5), "b": (0.8, 0.4), "c": (0.81, 0.2)}) == "contradicts"
 
 
+def test_the_page_lists_what_lay_in_the_folder_before(tmp_path: Path) -> None:
+    """A second run into the folder leaves what the first one wrote, so its page leads to that, too."""
+    assert main(["reproduce", "drf", "--figure", "table-1", "--out", str(tmp_path)]) == 0
+    (tmp_path / "notes #1 & more.txt").touch()
+    assert main(["reproduce", "drf", "--figure", "theorem-2", "--out", str(tmp_path)]) == 0
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    others = page.partition('<section id="others">')[2]
+
+    assert "drf-theorem-2.csv" not in others
+    assert re.findall(r'href="([^"]*)"', others) == ["drf-table-1.csv", "drf-table-1.svg", "notes %231 &amp; more.txt"]
+    assert re.findall(r'src="([^"]*)"', others) == ["drf-table-1.svg"]
+    links = re.findall(r'(?:href|src)="([^"]*)"', page)
+    assert {path.name for path in tmp_path.iterdir()} - {"notes #1 & more.txt", "index.html"} <= set(links)
+
+
 # --- DRFH ---
 
 

@@ -53,6 +53,24 @@ def test_pods_end_after_their_run_times_and_others_follow() -> None:
     assert {one[0][2] for one in attempts.values()} == {60.0, 120.0}
 
 
+def test_tenants_above_others_and_users_are_as_in_the_cluster() -> None:
+    """Six pods each; those of a are of two users, and both tenants are below another one without namespaces."""
+    listed = make_two_tenants()
+    for number, pod in enumerate(pod for pod in listed.pods if pod.metadata.namespace == "a"):
+        pod.metadata.labels = {"user": f"u{number % 2}"}
+    for tenant in listed.tenants:
+        tenant["spec"] |= {"parent": "top"}
+    listed.tenants[0]["spec"]["users"] = {"label": "user"}
+    listed.tenants.append({"metadata": {"name": "top"}, "spec": {}})
+    scenario = make_scenario(listed, 0, {"a": [60.0], "b": [60.0]})
+    result = simulate(scenario, draw_workload(scenario), scenario.policies[0])
+
+    assert [spec.name for spec in scenario.tenants] == ["a", "b", "top"]
+    assert {entry.tenant for entry in scenario.workload} == {"a", "b"}
+    running = {row.tenant: row.running for row in result.shares if row.time == 0}
+    assert running["top"] == running["a"] + running["b"] == 8
+
+
 def test_its_nodes_are_divided_into_slots() -> None:
     """A node of four cores has 14 slots, and a pod of one core takes four of them: three fit, not four."""
     listed = make_two_tenants()

@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 
-from simulator.starvation import LENGTHS, Case, find_first, format_page, measure, summarise
+from simulator.starvation import (
+    LENGTHS,
+    PAGE,
+    RESULTS,
+    Case,
+    find_first,
+    format_page,
+    measure,
+    read_results,
+    summarise,
+)
 
 CPUS = 8
 
@@ -27,6 +37,16 @@ def test_it_has_its_share_and_nothing_is_lost(large: int, length: str) -> None:
 
     assert part >= 0.9
     assert used >= 0.99
+
+
+@pytest.mark.slow
+def test_it_has_its_share_on_nodes_of_several_sizes() -> None:
+    """The exact answer puts it on the small nodes first; capacity that comes free on the large ones serves it, too."""
+    line = measure(Case("sizes", ((4, CPUS), (1, 2 * CPUS)), ("500m", "4")), "exponential", 1, "On")
+    half = len(line["used"]) // 2
+
+    assert statistics.fmean(line["of_share"][half:]) >= 0.9
+    assert statistics.fmean(line["used"][half:]) >= 0.99
 
 
 @pytest.mark.slow
@@ -62,3 +82,8 @@ def test_what_is_published_says_who_never_reaches_its_share() -> None:
     page = format_page({"versions": "v"}, rows).splitlines()
     assert "| c | fixed | On | 2 | 2 | 1.0 | 1.5 | 72.5% | 100.0% |" in page
     assert "| c | fixed | Off | 1 | 0 | - | - | 5.0% | 100.0% |" in page
+
+
+def test_the_page_is_what_the_result_says() -> None:
+    head, lines = read_results(RESULTS)
+    assert PAGE.read_text(encoding="utf-8") == format_page(head, summarise(lines))

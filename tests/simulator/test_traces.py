@@ -86,7 +86,7 @@ def write(tmp_path: Path) -> Any:
 def convert(tmp_path: Path, *arguments: str) -> dict[str, Any]:
     """Return the document that the command wrote, which `fairbind simulate` must take."""
     output = tmp_path / "scenario.json"
-    assert main(["trace", *arguments, "--output", str(output)]) == 0
+    assert main(["trace", *arguments, "--out", str(output)]) == 0
     document: dict[str, Any] = json.loads(output.read_text(encoding="utf-8"))
     parse_scenario(document)
     return document
@@ -248,6 +248,34 @@ def test_tables_of_our_own_as_csv_and_parquet(tmp_path: Path, write: Any) -> Non
     assert again["workload"] == document["workload"]
 
 
+GROUPED = """tenant,arrival,duration,cpu,group
+a,5,60,1,train-2
+a,5,30,1,train-1
+a,5,60,1,train-2
+a,5,60,2,train-2
+a,9,60,1,train-2
+a,5,40,1,train-1
+a,5,70,1,
+b,5,60,1,train-1
+"""
+
+
+def test_tasks_of_a_group_start_together_where_that_is_asked_for(
+    tmp_path: Path, write: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Equal ones of one tenant and time."""
+    arguments = ["table", write("table.csv", GROUPED), "--nodes", f"table:{write('nodes.csv', NODES)}"]
+    together = [entry for entry in convert(tmp_path, *arguments, "--gangs")["workload"] if "gang" in entry]
+
+    assert [(entry["gang"], entry["arrival"]["times"], entry["duration"]["each"]) for entry in together] == [
+        ({"min": 2, "size": 2}, [5, 5, 5, 5], [30, 40, 60, 60])
+    ]
+    assert "assumed: 4 tasks start with others" in capsys.readouterr().out
+    assert not any("gang" in entry for entry in convert(tmp_path, *arguments)["workload"])
+    workload = draw_workload(parse_scenario(convert(tmp_path, *arguments, "--gangs")))
+    assert sorted(workload.group_t.tolist()) == [-1, -1, -1, -1, 0, 0, 1, 1]
+
+
 def test_rows_that_make_no_sense_are_left_out_counted_and_named(
     tmp_path: Path, write: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -377,6 +405,13 @@ def test_options_that_make_no_sense_are_refused(
     given = [{"NODES": f"table:{nodes}", "TASKS": tasks}.get(option, option) for option in given]
     assert main(["trace", "table", tasks, *given]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_only_a_table_names_groups(write: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    given = [write("pods.csv", OPENB_PODS), "--nodes", f"openb:{write('nodes.csv', OPENB_NODES)}"]
+
+    assert main(["trace", "openb", *given, "--gangs"]) == 2
+    assert "--gangs: must not stand beside openb" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -16,8 +16,8 @@ def make_pods(tenant: str, count: int, **requests: str) -> list[Json]:
     return [make_pod(f"{tenant}-{number}", namespace=tenant, requests=requests) for number in range(count)]
 
 
-def make_example() -> ListedObjects:
-    """The README's example: memory that neither tenant can use makes memory look cheap."""
+def make_example(*tenants: Json) -> ListedObjects:
+    """The example of docs/concepts.md: memory that neither tenant can use makes memory look cheap."""
     taints = [{"key": "database", "effect": "NoSchedule"}]
     return make_snapshot(
         nodes=[
@@ -25,7 +25,7 @@ def make_example() -> ListedObjects:
             make_node("n-5", allocatable=DATABASE, taints=taints),
         ],
         pods=[*make_pods("a", 90, cpu="1", memory="8Gi"), *make_pods("b", 90, cpu="2", memory="1Gi")],
-        tenants=[make_tenant("a"), make_tenant("b")],
+        tenants=tenants or [make_tenant("a"), make_tenant("b")],
     )
 
 
@@ -35,9 +35,12 @@ def test_who_loses_by_totals_is_named_and_the_other_policy_recommended() -> None
     assert [loss.tenant for loss in found.losses] == ["b"]
     # In pods that can be divided: by totals a has 2 pods for each of b, and (16 + 1) GiB of 640 go to each such three;
     # on the five nodes both have as many, and (1 + 2) CPUs of 160 go to each two.
-    assert found.losses[0].part == pytest.approx(1 - (640 / 17) / (160 / 3), abs=1e-6)
+    pods_by_totals, pods_by_classes = 640 / 17, 160 / 3
+    assert found.losses[0].part == pytest.approx(1 - pods_by_totals / pods_by_classes, abs=1e-6)
+    assert found.losses[0].pods_by_totals == pytest.approx(pods_by_totals)
+    assert found.losses[0].pods_by_classes == pytest.approx(pods_by_classes)
     assert found.recommended == "ps-dsf"
-    assert found.reason.startswith("by totals b loses 2")
+    assert found.reason.startswith("shares of totals hurt b: 37.6 pods in place of 53.3, 29% less")
 
 
 def test_where_all_nodes_serve_all_the_default_is_recommended() -> None:
@@ -68,5 +71,23 @@ def test_it_is_described_in_plain_values() -> None:
     found = advise(make_example()).describe()
 
     assert found.keys() == {"policy", "fair_shares", "left_out", "losers", "recommendation"}
-    assert found["losers"][0].keys() == {"tenant", "by_totals", "by_classes", "part_lost"}
+    assert found["losers"][0].keys() == {
+        "tenant",
+        "by_totals",
+        "by_classes",
+        "part_lost",
+        "pods_by_totals",
+        "pods_by_classes",
+    }
     assert found["fair_shares"]["ps-dsf"].keys() == {"a", "b"}
+
+
+def test_what_does_not_end_in_a_tree_is_compared_with_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its flattened shares beside others of the tree would tell of losses by the flattening."""
+    team = make_tenant("team", namespaces=[])
+    below = make_tenant("a", parent="team"), make_tenant("b", parent="team")
+    monkeypatch.setattr("fairbind.scheduling.fair_shares.problem.TREE_EFFORT", 1)
+    found = advise(make_example(team, *below))
+    assert {"best-fit-drfh", "tsf", "ps-dsf"} <= found.left_out.keys()
+    assert "drf" in found.fair_shares
+    assert found.losses == ()

@@ -73,14 +73,17 @@ def make_varied(seed: int, policy: str = "best-fit-drfh") -> ListedObjects:
                 **spec,
             )
         )
+    amounts = [{"nodes": {"matchLabels": {keys[0]: zones[0]}}, "resources": {"cpu": "3"}}]
     return make_snapshot(
         nodes=nodes,
         pods=pods,
         namespaces=[make_namespace(name, {"kubernetes.io/metadata.name": name, "org": name[0]}) for name in NAMES],
         tenants=[
-            make_tenant("zeta"),
-            make_tenant("first", namespaces=[], namespaceSelector={"matchLabels": {"org": "a"}}, weight=2),
-            make_tenant("ns-like", namespaces=["nova", "lima"]),
+            make_tenant("zeta", parent="first", priority=1, lending="Never", users={"label": "acme/user"}),
+            make_tenant(
+                "first", namespaces=[], namespaceSelector={"matchLabels": {"org": "a"}}, weight=2, guarantee=amounts
+            ),
+            make_tenant("ns-like", namespaces=["nova", "lima"], limit=amounts),
         ],
         policy={"policy": policy, "nodeSelector": {}},
     )
@@ -97,6 +100,7 @@ def find_names(listed: ListedObjects) -> dict[str, list[str]]:
         "node": sorted(node.metadata.name for node in listed.nodes),
         "pod": sorted(f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in listed.pods),
         "tenant": sorted(tenant["metadata"]["name"] for tenant in listed.tenants),
+        "user": sorted(f"@{tenant['metadata']['name']}" for tenant in listed.tenants),
         "implicit": sorted(f"ns/{one.metadata.name}" for one in listed.namespaces),
     }
 

@@ -10,7 +10,7 @@ from cluster.builders import Json, make_namespace, make_node, make_pod
 from fairbind.model import InvalidProblemError
 from fairbind.scheduling import POLICIES
 from fairbind.what_if.answers import answer
-from fairbind.what_if.changes import add_nodes, cordon, remove_node, set_policy, set_weight
+from fairbind.what_if.changes import add_nodes, cordon, remove_node, set_field, set_policy
 from fairbind.what_if.comparison import State, compute_state
 from fairbind.what_if.listed_objects import ListedObjects
 from fairbind.what_if.snapshot_file import format_snapshot, parse_snapshot
@@ -48,6 +48,24 @@ def test_the_state_is_described_as_documented() -> None:
         "pending": 6,
         "could_run_more": 0,
     }
+
+
+def test_inner_tenants_are_told_with_all_that_is_below_them() -> None:
+    listed = make_two_tenants()
+    listed.tenants = [make_tenant("team", namespaces=[], weight=3), make_tenant("a", parent="team"), make_tenant("b")]
+    found = look(parse_snapshot(json.loads(format_snapshot(listed)))).describe()
+
+    assert found["inner_tenants"] == {
+        "team": {
+            "weight": 3.0,
+            "dominant_share": 0.75,
+            "fair_share": pytest.approx(0.75),
+            "running": 0,
+            "pending": 6,
+            "could_run_more": None,
+        }
+    }
+    assert (found["tenants"]["a"]["path"], "path" in found["tenants"]["b"]) == ("team/a", False)
 
 
 def test_counts_are_of_before_and_shares_of_after_the_decisions() -> None:
@@ -117,7 +135,7 @@ def test_claims_of_one_pod_are_not_those_of_its_likes() -> None:
 
 def test_a_weight_moves_room_from_one_tenant_to_another() -> None:
     listed = make_two_tenants()
-    before, after = look(listed), look(set_weight(listed, "a", "3"))
+    before, after = look(listed), look(set_field(listed, "a", "weight", "3"))
 
     assert count_starts(before) == {"a": 4, "b": 4}
     assert count_starts(after) == {"a": 6, "b": 2}
@@ -200,7 +218,7 @@ def test_a_namespace_without_a_tenant_gets_one_with_the_weight() -> None:
     listed = make_two_tenants()
     listed.tenants = [tenant for tenant in listed.tenants if tenant["metadata"]["name"] == "b"]
     for name in ("a", "ns/a"):
-        after = look(set_weight(listed, name, "3"))
+        after = look(set_field(listed, name, "weight", "3"))
 
         assert count_starts(after) == {"b": 2, "ns/a": 6}
         assert (after.tenants["ns/a"].weight, sorted(after.tenants)) == (3.0, ["b", "ns/a"])
@@ -214,7 +232,7 @@ def test_a_namespace_of_all_without_a_tenant_gets_out_of_them() -> None:
     )
 
     assert count_starts(look(listed)) == {"ns/*": 8}
-    assert count_starts(look(set_weight(listed, "a", "3"))) == {"ns/*": 2, "ns/a": 6}
+    assert count_starts(look(set_field(listed, "a", "weight", "3"))) == {"ns/*": 2, "ns/a": 6}
 
 
 def test_a_cordoned_node_takes_nothing_new() -> None:
@@ -245,7 +263,7 @@ def test_a_cluster_without_a_policy_object_may_get_one() -> None:
 def test_changes_leave_the_objects_as_they_are() -> None:
     listed = make_two_tenants()
     text, kept = format_snapshot(listed), copy.deepcopy(listed)
-    changed = set_weight(listed, "a", "2")
+    changed = set_field(listed, "a", "weight", "2")
     changed = cordon(remove_node(add_nodes(changed, "n-1", 3), "n-2"), "n-1", is_cordoned=True)
     changed = set_policy(changed, "ps-dsf")
     answer(listed, changed, submit_to(changed, make_job(count=20)), {})
@@ -258,11 +276,11 @@ def test_changes_leave_the_objects_as_they_are() -> None:
     ("change", "said"),
     [
         (
-            lambda listed: set_weight(listed, "aa", "2"),
+            lambda listed: set_field(listed, "aa", "weight", "2"),
             r'--set: "aa" is no Tenant and no namespace without one here.*\ba\b',
         ),
-        (lambda listed: set_weight(listed, "a", "0"), r"--set: tenant\.a\.weight must be .* not '0'"),
-        (lambda listed: set_weight(listed, "a", "nan"), r"--set: tenant\.a\.weight must be .* not 'nan'"),
+        (lambda listed: set_field(listed, "a", "weight", "0"), r"--set: tenant\.a\.weight must be .* not '0'"),
+        (lambda listed: set_field(listed, "a", "weight", "nan"), r"--set: tenant\.a\.weight must be .* not 'nan'"),
         (lambda listed: set_policy(listed, "ps-dfs"), r'--policy: "ps-dfs" is no policy here.*ps-dsf'),
         (lambda listed: add_nodes(listed, "n-3", 1), r'--add-nodes: "n-3" is no node here.*n-[12]'),
         (lambda listed: add_nodes(listed, "n-1", 0), r"--add-nodes: count must be .* not 0"),

@@ -163,6 +163,19 @@ def test_the_comparison_ends_where_the_cluster_changed() -> None:
     assert (found.cycles, found.decisions) == (2, 6)
 
 
+def test_the_comparison_ends_where_a_pod_came_and_another_one_went() -> None:
+    """The counts are the same, so the pod itself says that the world is another one."""
+    listed = make_two_tenants()
+    records = record(listed, 3)
+    bindings = (records[1].bindings[0], ("uid-new", "n-1"), *records[1].bindings[2:])
+    records[1] = replace(records[1], bindings=bindings)
+    found = compare_with_journal(listed, records)
+
+    assert found.is_equal
+    assert found.changed == "cycle 2: uid-new is in the journal, and not in the snapshot"
+    assert (found.cycles, found.decisions) == (1, 3)
+
+
 @pytest.mark.parametrize("cycle", [0, 1])
 def test_the_comparison_ends_where_another_exact_answer_guided_the_decisions(cycle: int) -> None:
     """A journal has no exact answers. What they would have changed is no difference."""

@@ -2,19 +2,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from cluster.builders import Json, make_namespace, make_node, make_pod
-from fairbind.cluster.objects.captured import RunTime
+from fairbind.cluster.objects.captured import POLICY_FIELDS, TENANT_FIELDS, RunTime
 from fairbind.cluster.objects.convert import convert_node, convert_pod
 from fairbind.cluster.objects.declared_features import MOUNT_OPTIONS, RESTART_ALL
+from fairbind.cluster.tenancy.tenants import parse_tenant
 from fairbind.model import InvalidProblemError
 from fairbind.what_if.listed_objects import build_cache
 from fairbind.what_if.snapshot_file import format_snapshot, parse_snapshot
 from what_if.snapshots import make_list, make_snapshot, make_tenant
 
+ROOT = Path(__file__).resolve().parents[2]
 SECRET = "hunter2"
 
 META = {"name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "labels", "labels.*"}
@@ -306,3 +310,34 @@ def test_what_makes_no_sense_is_named_with_its_field(change: Any, said: str) -> 
 def test_a_list_with_another_kind_is_refused() -> None:
     with pytest.raises(InvalidProblemError, match=r'^items\[0\]\.kind: must be one of Node, .* not "Secret"'):
         parse_snapshot({"kind": "List", "items": [{"kind": "Secret"}]})
+
+
+@pytest.mark.parametrize(("file", "fields"), [("tenants", TENANT_FIELDS), ("schedulingpolicies", POLICY_FIELDS)])
+def test_every_field_of_a_spec_is_kept(file: str, fields: tuple[str, ...]) -> None:
+    """What is decided from a snapshot is decided from all that an administrator may write."""
+    crd = yaml.safe_load((ROOT / "crds" / f"{file}.yaml").read_text(encoding="utf-8"))
+    (version,) = crd["spec"]["versions"]
+    assert set(fields) == set(version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"])
+
+
+def test_specs_of_tenants_are_kept() -> None:
+    amounts = [{"nodes": {"matchLabels": {"gpu": "h100"}}, "resources": {"nvidia.com/gpu": "3"}}]
+    spec = {
+        "parent": "b",
+        "priority": -5,
+        "guarantee": amounts,
+        "lending": "Never",
+        "limit": amounts,
+        "minRuntimeSeconds": 60,
+        "users": {"label": "user"},
+    }
+    written = format_snapshot(make_snapshot(tenants=[make_tenant("a", **spec)], pods=[make_pod("p")]))
+    listed = parse_snapshot(json.loads(written))
+    assert listed.tenants[0]["spec"] == {"namespaces": ["a"], **spec}
+
+
+def test_a_deletion_of_a_tenant_is_kept() -> None:
+    tenant = make_tenant("a")
+    tenant["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    (kept,) = make_snapshot(tenants=[tenant]).tenants
+    assert parse_tenant(kept).is_deleted

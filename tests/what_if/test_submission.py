@@ -12,7 +12,7 @@ from fairbind.model import InvalidProblemError
 from fairbind.scheduling import MANY_CLASSES
 from fairbind.what_if.admission import UNASKED, UNKNOWN
 from fairbind.what_if.answers import Submission, answer
-from fairbind.what_if.changes import add_nodes, cordon, set_weight
+from fairbind.what_if.changes import add_nodes, cordon, set_field
 from fairbind.what_if.comparison import compute_state
 from fairbind.what_if.listed_objects import ListedObjects
 from fairbind.what_if.remedies import find_change as search_change
@@ -86,6 +86,7 @@ def test_a_job_that_fits_starts() -> None:
         "pods": 3,
         "starting": 3,
         "nodes": ["node"] * 3,
+        "groups": [],
         "reason": None,
         "change": None,
         "wait_seconds": {"median": 0.0, "p10": 0.0, "p90": 0.0},
@@ -157,8 +158,8 @@ def test_a_weight_that_brings_the_turn_is_found() -> None:
 
     assert change["kind"] == "weight"
     assert change["tenant"] == "a"
-    assert submit(set_weight(listed, "a", change["weight"]), job).starts_now
-    assert not submit(set_weight(listed, "a", str(int(change["weight"]) - 1)), job).starts_now
+    assert submit(set_field(listed, "a", "weight", change["weight"]), job).starts_now
+    assert not submit(set_field(listed, "a", "weight", str(int(change["weight"]) - 1)), job).starts_now
 
 
 def test_the_weight_of_a_namespace_without_a_tenant_is_found_too() -> None:
@@ -169,7 +170,7 @@ def test_the_weight_of_a_namespace_without_a_tenant_is_found_too() -> None:
     change = find_change(listed, make_job("a", count=5))
 
     assert change["option"] == f"--set tenant.ns/a.weight={change['weight']}"
-    assert submit(set_weight(listed, "ns/a", change["weight"]), make_job("a", count=5)).starts_now
+    assert submit(set_field(listed, "ns/a", "weight", change["weight"]), make_job("a", count=5)).starts_now
 
 
 def test_new_nodes_that_help_have_the_pods_that_belong_to_a_node() -> None:
@@ -277,6 +278,21 @@ def test_what_a_try_decided_leaves_no_trace_however_many_kinds_wait(others: int)
 
     assert found.change is not None
     assert (found.change.text, found.wait) == ("weight 4 of tenant b in place of 1", None)
+
+
+def test_a_user_is_offered_a_weight_of_its_tenant() -> None:
+    nodes = [make_node(name, labels={"zone": "z", "side": name}) for name in ("left", "right")]
+    running = [make_pod(f"b{n}", namespace="b", node="right", requests={"cpu": "1"}) for n in range(3)]
+    running.append(make_pod("a", namespace="a", node="left", requests={"cpu": "1"}))
+    apart = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "zone", "namespaces": ["a"]}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    waiting = make_pod("w", namespace="a", labels={"app": "web"}, nodeSelector={"side": "left"}, requests={"cpu": "1"})
+    tenants = [make_tenant("a"), make_tenant("b")]
+    tenants[1]["spec"]["users"] = {"label": "user"}
+    listed = make_snapshot(nodes=nodes, pods=[*running, waiting], tenants=tenants)
+    found = submit(listed, make_job("b", nodeSelector={"side": "right"}, affinity=affinity))
+    assert found.change is not None
+    assert found.change.text == "weight 4 of tenant b in place of 1"
 
 
 # --- the wait ---

@@ -15,6 +15,7 @@ import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import NamedTuple
 
 import msgspec
@@ -25,6 +26,7 @@ from fairbind.model import Bind, PolicySettings, RunningTask
 from fairbind.simulator.autoscaler import Autoscaler, find_marked
 from fairbind.simulator.baselines.base import find_base
 from fairbind.simulator.baselines.registry import build_baseline
+from fairbind.simulator.gang_log import GangLog
 from fairbind.simulator.measuring import Measures
 from fairbind.simulator.parse_pods import SCHEDULER
 from fairbind.simulator.results import Run, TaskRow
@@ -32,7 +34,6 @@ from fairbind.simulator.scenario import (
     Action,
     AddNodes,
     Cordon,
-    ListedPod,
     NodeNames,
     RemoveNodes,
     RemoveTenant,
@@ -43,6 +44,7 @@ from fairbind.simulator.scenario import (
 )
 from fairbind.simulator.slots import SLOTS, divide_into_slots, set_policy
 from fairbind.simulator.summary import TaskTimes, compute_summary
+from fairbind.simulator.task_pods import TaskPods
 from fairbind.simulator.workload import FOREVER, Workload
 from fairbind.what_if.fair_shares import FairShares
 from fairbind.what_if.listed_objects import build_cache
@@ -116,12 +118,10 @@ class Simulation:
         self._now = 0
         self._is_stopped = False
         self._is_cut = True
-        # Plain numbers: taking them one by one out of an array costs ten times as much.
         self._arrival = workload.arrival_t.tolist()
         self._duration = workload.duration_t.tolist()
-        self._entry = workload.entry_t.tolist()
-        self._index = workload.index_t.tolist()
         self._first_created = 0.0 if scenario.start is None else scenario.start.time
+        self._tasks = TaskPods(scenario, workload, self._first_created)
         baseline = build_baseline(policy, scenario, workload)
         self._cluster = VirtualOperator(
             partial(_make_cache, scenario, policy),
@@ -131,9 +131,11 @@ class Simulation:
             explains=any(isinstance(event.action, StartAutoscaler) for event in scenario.events),
             epoch=self._first_created,
             find_start=self._find_start,
+            find_end=self._find_end,
             solves_every=self._compute_pause(),
         )
         self._measures = self._make_measures(yardsticks)
+        self._gangs = GangLog()
         self._arrived = 0
         self._happened = 0
         self._next_measure = 0
@@ -230,12 +232,14 @@ class Simulation:
         self._cluster.flush(self._now, self._should_stop)
         self._scale()
         self._measures.follow(self._cluster.scale, self._now)
+        self._gangs.follow(self._now)
 
     # --- tasks ---
 
     def _arrive(self, number: int) -> None:
         self._measures.arrive(self._get_tenant(number))
-        listed = self._find_listed(number)
+        self._gangs.arrive(self._tasks.find_group(number), self._tasks.get_entry(number), self._now)
+        listed = self._tasks.find_listed(number)
         if listed is None or listed.server is None:
             self._queue(number)
         else:
@@ -243,36 +247,13 @@ class Simulation:
             self._place(number, listed.server)
             self._run(number, listed.server)
 
-    def _find_listed(self, number: int) -> ListedPod | None:
-        pods = self._scenario.workload[self._entry[number]].pods
-        return pods[self._index[number]] if pods else None
-
     def _queue(self, number: int) -> None:
-        facts = self._pods[number] = self._make_pod(number)
+        facts = self._pods[number] = self._tasks.make(number)
         self._number_of[facts.uid] = number
         self._cluster.cache.pods.apply(facts)
 
-    def _make_pod(self, number: int, server: str | None = None) -> PodFacts:
-        listed = self._find_listed(number)
-        if listed is not None:
-            own: PodFacts = listed.waiting
-            if server is not None:
-                own = msgspec.structs.replace(listed.placed, node=server)
-            return own
-        entry = self._scenario.workload[self._entry[number]]
-        facts: PodFacts = msgspec.structs.replace(
-            entry.waiting if server is None else entry.placed,
-            uid=f"{self._entry[number]:06}-{self._index[number]:08}",
-            name=f"{entry.name}-{self._index[number]}",
-            created=self._first_created + number,
-            start=self._first_created + number,
-            node=server,
-        )
-        return facts
-
     def _get_tenant(self, number: int) -> str:
-        tenant: str = self._scenario.workload[self._entry[number]].tenant
-        return tenant
+        return self._tasks.get_entry(number).tenant
 
     def _start(self, bind: Bind) -> None:
         number = self._number_of[bind.task.uid]
@@ -286,9 +267,18 @@ class Simulation:
         running = None if number is None else self._running.get(number)
         return task.start if running is None else self._first_created + running.start / NANOSECONDS
 
+    def _find_end(self, task: RunningTask) -> float | None:
+        """Return when a running task ends, where the scenario says that this is known."""
+        number = self._number_of.get(task.uid) if self._scenario.knows_run_times else None
+        running = None if number is None else self._running.get(number)
+        if number is None or running is None:
+            return None
+        length = self._duration[number]
+        return inf if length == FOREVER else self._first_created + (running.start + length) / NANOSECONDS
+
     def _place(self, number: int, server: str) -> None:
         """Tell the cache of a pod that is placed. Where one of its own decisions does that, it knows already."""
-        pod = self._pods[number] = self._make_pod(number, server)
+        pod = self._pods[number] = self._tasks.make(number, server)
         self._cluster.cache.pods.apply(pod)
 
     def _run(self, number: int, server: str) -> None:
@@ -297,6 +287,7 @@ class Simulation:
         self._running[number] = _Running(self._now, server, attempt)
         node.pods[number] = None
         self._measures.start(self._get_tenant(number), node.shape, self._pods[number])
+        self._gangs.start(self._tasks.find_group(number))
         if self._duration[number] != FOREVER:
             heapq.heappush(self._ends, (self._now + self._duration[number], number, attempt))
 
@@ -309,12 +300,14 @@ class Simulation:
             pod = self._stop(number, self._now)
             del self._number_of[pod.uid]
             self._measures.end(self._get_tenant(number), self._nodes[running.server].shape, pod)
+            self._gangs.end(self._tasks.find_group(number))
 
     def _lose(self, number: int) -> None:
         """Let a task wait again whose node goes."""
         running = self._running[number]
         pod = self._stop(number, None)
         self._measures.lose(self._get_tenant(number), self._nodes[running.server].shape, pod)
+        self._gangs.lose(self._tasks.find_group(number))
         self._queue(number)
 
     def _stop(self, number: int, end: int | None) -> PodFacts:
@@ -322,6 +315,10 @@ class Simulation:
         del self._nodes[running.server].pods[number]
         self._over.append((number, running, end))
         pod = self._pods.pop(number)
+        if (
+            end is not None and pod.group is not None
+        ):  # it counts towards its group's minimum when it is not there any more
+            self._cluster.cache.pods.apply(msgspec.structs.replace(pod, finished=True, succeeded=True))
         self._cluster.cache.pods.delete(pod)
         return pod
 
@@ -436,24 +433,16 @@ class Simulation:
             tasks=tuple(rows),
             shares=tuple(self._measures.shares),
             utilisation=tuple(self._measures.utilisation),
-            summary=compute_summary(self._measures, times, is_cut=self._is_cut),
+            summary=compute_summary(self._measures, times, self._gangs, is_cut=self._is_cut),
             findings=None if self._measures.audits is None else self._measures.audits.list_rows(),
             closeness=self._measures.compute_closeness(self._now),
         )
 
-    def _name_task(self, number: int) -> str:
-        """Return a task's name; pods of a snapshot have names in namespaces, of which a tenant may have several."""
-        listed = self._find_listed(number)
-        if listed is not None:
-            return f"{listed.waiting.namespace}/{listed.waiting.name}"
-        return f"{self._scenario.workload[self._entry[number]].name}-{self._index[number]}"
-
     def _make_row(self, number: int, running: _Running | None, end: int | None) -> TaskRow:
-        entry = self._scenario.workload[self._entry[number]]
         return TaskRow(
             policy=self._policy,
-            tenant=entry.tenant,
-            task=self._name_task(number),
+            tenant=self._get_tenant(number),
+            task=self._tasks.describe(number),
             arrival=self._arrival[number],
             start=None if running is None else running.start,
             end=end,

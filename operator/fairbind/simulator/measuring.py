@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fairbind.cluster.cache.cache import ClusterCache
-from fairbind.cluster.cache.overview import to_people_units
+from fairbind.cluster.cache.tenant_overviews import to_people_units
 from fairbind.cluster.classes.snapshot import Scale
 from fairbind.cluster.objects.facts import PODS, Amounts, NodeFacts, PodFacts
 from fairbind.cluster.state.node_state import add_amounts
 from fairbind.cluster.tenancy.tenants import IMPLICIT_PREFIX
+from fairbind.cluster.tenancy.users import find_tenant_of_leaf
 from fairbind.model import compute_dominant_share
 from fairbind.model.overview import ClusterOverview
 from fairbind.scheduling.fair_shares.audit import Finding, make_audit_scene
@@ -62,7 +63,10 @@ class TimeMean:
 
 @dataclass(slots=True)
 class TenantMeasures:
-    """One tenant's. share: what its running tasks count in shares. worst_part: of its fair share, while it waits."""
+    """One tenant's. share: what its running tasks count in shares.
+
+    part, worst_part: which part of its fair share it holds while it waits, over time and at the worst time.
+    """
 
     arrived: int
     running: int
@@ -70,6 +74,7 @@ class TenantMeasures:
     share: dict[str, int]
     dominant_share: float
     mean_share: TimeMean
+    part: TimeMean = field(default_factory=TimeMean)
     worst_part: float | None = None
 
 
@@ -85,6 +90,12 @@ class _Sample:
     findings: tuple[Finding, ...]
     deviation: tuple[float, float] | None
     others: Mapping[str, ClusterOverview]
+
+
+def find_parts(overview: ClusterOverview) -> dict[str, float]:
+    """Return which part of its fair share each waiting tenant holds."""
+    waiting = (tenant for tenant in overview.tenants if tenant.backlogged and tenant.fair_share)
+    return {tenant.name: tenant.dominant_share / tenant.fair_share for tenant in waiting if tenant.fair_share}
 
 
 class _Closeness:
@@ -104,10 +115,8 @@ class _Closeness:
         self._share_error.set(error, now)
         if error is not None:
             self._worst_error = error if self._worst_error is None else max(self._worst_error, error)
-        for tenant in backlogged:
-            if tenant.fair_share:
-                part = tenant.dominant_share / tenant.fair_share
-                self.worst_part[tenant.name] = min(part, self.worst_part.get(tenant.name, part))
+        for name, part in find_parts(overview).items():
+            self.worst_part[name] = min(part, self.worst_part.get(name, part))
 
     def compute_error(self, now: int) -> dict[str, float | None]:
         """Return the share error, mean over time and the worst."""
@@ -150,8 +159,8 @@ class Measures:
         self._closeness = _Closeness()
         self._closeness_to = {name: _Closeness() for name in self._yardsticks}
         self._touched: dict[str, None] = {}
-        self._scale: Scale | None = None
-        self._counts_r: tuple[bool, ...] = ()
+        self._scale: tuple[Scale, tuple[bool, ...]] | None = None
+        self._inner: frozenset[str] = frozenset()
         self._is_used_changed = True
         self._sample: _Sample | None = None
         self.audits = AuditLog() if len(self.tenants) <= MOST_TENANTS else None
@@ -198,18 +207,22 @@ class Measures:
     def follow(self, scale: Scale, now: int) -> None:
         """Take the state after an instant's last cycle. scale: says what counts, and how much there is."""
         self._sample = None
-        if scale != self._scale:
-            self._scale, self._counts_r = scale, find_counting(scale)
+        if self._scale is None or scale != self._scale[0]:
+            self._scale = scale, find_counting(scale)
             self._touched.update(dict.fromkeys(self.tenants))
         if self._is_used_changed:
             self._is_used_changed = False
             for resource, mean in self._utilisation.items():
                 capacity, used = self._capacity_in_all.get(resource, 0), self._used_in_all.get(resource, 0)
                 mean.set(used / capacity if capacity else None, now)
+        inner = self._cache.state.usage.inner.by_name
+        before, self._inner = self._inner, frozenset(self.tenants.keys() & inner.keys())
+        self._touched.update(dict.fromkeys(before | self._inner))
         for name in self._touched:
             measures = self.tenants[name]
-            allocated_r = [measures.share.get(resource, 0) for resource in scale.resources]
-            measures.dominant_share, _ = compute_dominant_share(allocated_r, scale.total_r, self._counts_r)
+            share = inner[name].share if name in inner else measures.share  # of all below it where there are others
+            allocated_r = [share.get(resource, 0) for resource in scale.resources]
+            measures.dominant_share, _ = compute_dominant_share(allocated_r, scale.total_r, self._scale[1])
             measures.mean_share.set(measures.dominant_share, now)
         self._touched.clear()
 
@@ -218,13 +231,14 @@ class Measures:
     def measure(self, now: int) -> None:
         """Add the rows of a time."""
         sample = self._sample = self._sample or self._look()
+        shown = {tenant.name: tenant for tenant in sample.overview.shown}
         for name, measures in self.tenants.items():
             fair_share = None if sample.fair_shares is None else sample.fair_shares.get(name, 0.0)
-            self.shares.append(
-                ShareRow(
-                    self._policy, now, name, measures.dominant_share, fair_share, measures.running, measures.pending
-                )
-            )
+            running, pending = measures.running, measures.pending
+            if name in self._inner:
+                inner = shown[name]
+                fair_share, running, pending = inner.fair_share, inner.running, sum(inner.pending.values())
+            self.shares.append(ShareRow(self._policy, now, name, measures.dominant_share, fair_share, running, pending))
         for shape, resources in self._resources.items():
             for resource in resources:
                 used, capacity = (
@@ -238,7 +252,7 @@ class Measures:
 
     def _look(self) -> _Sample:
         by_name = self._fair_shares.compute()
-        overview = self._cache.queries.build_overview(by_name)
+        overview = self._cache.queries.build_overview(by_name, self._fair_shares.compute_inner() if self._inner else {})
         findings, deviation = self._audit(by_name) if self.audits is not None else ((), None)
         others = {name: self._cache.queries.build_overview(some.compute()) for name, some in self._yardsticks.items()}
         if by_name is None:
@@ -254,7 +268,8 @@ class Measures:
         return find_unfairness(scene, by_name), compute_deviation(scene)
 
     def _find_home(self, name: str) -> str:
-        """Return the scenario's name of a tenant of the cache's, which may be the implicit one of a namespace."""
+        """Return the scenario's name of a tenant of the cache's, which may be implicit, or a user."""
+        name = find_tenant_of_leaf(name)
         return self._home[name.removeprefix(IMPLICIT_PREFIX)] if name.startswith(IMPLICIT_PREFIX) else name
 
     def _note_fairness(self, sample: _Sample, now: int) -> None:
@@ -264,6 +279,9 @@ class Measures:
         for mean, value in zip(self._means.values(), values, strict=True):
             mean.set(value, now)
         self._closeness.note(sample.overview, now)
+        parts = {self._find_home(name): part for name, part in find_parts(sample.overview).items()}
+        for name, measures in self.tenants.items():
+            measures.part.set(parts.get(name), now)
         for name, part in self._closeness.worst_part.items():
             measures = self.tenants[self._find_home(name)]
             measures.worst_part = part if measures.worst_part is None else min(measures.worst_part, part)

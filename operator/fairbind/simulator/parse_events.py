@@ -37,23 +37,27 @@ from fairbind.what_if.reading import (
     refuse,
 )
 
-TENANT_FIELDS: Final = ("name", "weight", "resourceWeights", "namespaces")
 ACTIONS: Final = (
     "addNodes", "removeNodes", "cordon", "uncordon", "tenant", "removeTenant", "autoscaler",
 )  # fmt: skip
 MOST_NODES: Final = 1_000_000
-TENANT_PARTS: Final = {"weight": "weight", "resourceWeights": "resource_weights", "namespaces": "namespaces"}
+TENANT_PARTS: Final = {
+    "weight": "weight", "resourceWeights": "resource_weights", "namespaces": "namespaces", "limit": "limit",
+    "parent": "parent", "priority": "priority", "guarantee": "guarantee", "lending": "lends",
+    "minRuntimeSeconds": "min_runtime_seconds", "users": "users_label",
+}  # fmt: skip
+"""The keys of a tenant, which are those of a Tenant's spec, and where the value has them."""
 
 
 def read_tenant(value: object, path: Path) -> TenantSpec:
     """Return a tenant; it has the namespace of its name."""
-    members = read_object(value, path, TENANT_FIELDS, required=("name",))
+    members = read_object(value, path, ("name", *TENANT_PARTS), required=("name",))
     name = read_name(members["name"], (*path, "name"))
     extra = [
         read_name(namespace, (*path, "namespaces", place))
         for place, namespace in enumerate(read_optional_list(members, "namespaces", path))
     ]
-    spec = {field: members[field] for field in ("weight", "resourceWeights") if field in members}
+    spec = {field: part for field, part in members.items() if field not in {"name", "namespaces"}}
     try:
         return parse_tenant({"metadata": {"name": name}, "spec": {**spec, "namespaces": [name, *extra]}})
     except InvalidProblemError as error:
@@ -64,6 +68,12 @@ def read_tenant(value: object, path: Path) -> TenantSpec:
 def number_tenant(spec: TenantSpec, place: int) -> TenantSpec:
     """Return a tenant that came as so many others had come: order is all that matters of the time."""
     return replace(spec, created=float(place))
+
+
+def check_parent(spec: TenantSpec, path: Path, tenants: Iterable[str]) -> None:
+    """Refuse a parent that is no tenant then: a cluster would put the tenant below the root. path: of the tenant."""
+    if spec.parent is not None:
+        check_known(spec.parent, (*path, "parent"), tenants, f"{show_value(spec.parent)} is no tenant then")
 
 
 Placed = tuple[int, Event]
@@ -87,6 +97,12 @@ def read_events(value: object) -> list[Placed]:
             event = replace(event, action=replace(event.action, spec=changed))
         events.append((place, event))
     return events
+
+
+def list_parents(events: Iterable[Placed]) -> list[str]:
+    """Return the tenants that events name as parents: an event may bring one of them, which has no tasks of its own."""
+    specs = [event.action.spec for _, event in events if isinstance(event.action, SetTenant)]
+    return [spec.parent for spec in specs if spec.parent is not None]
 
 
 def _read_action(field: str, value: object, path: Path) -> Action:
@@ -122,7 +138,10 @@ def _read_nodes(value: object, path: Path) -> tuple[str, ...]:
 
 
 class Stage:
-    """What is there while the events pass, as far as the scenario alone says it. wanting: tenants that have tasks."""
+    """What is there while the events pass, as far as the scenario alone says it.
+
+    wanting: tenants that have tasks, or others below them, now or later.
+    """
 
     def __init__(self, shapes: Mapping[str, Shape], tenants: Iterable[TenantSpec], wanting: set[str]) -> None:
         self._tenants = {spec.name: spec for spec in tenants}
@@ -147,6 +166,8 @@ class Stage:
             case SetTenant(spec, fields):
                 known = {*self._tenants, *self._wanting}
                 check_known(spec.name, (*path, "tenant", "name"), known, f"{show_value(spec.name)} is no tenant here")
+                if "parent" in fields:
+                    check_parent(spec, (*path, "tenant"), self._tenants)
                 before = self._tenants.get(spec.name)
                 if before is not None:
                     spec = replace(before, **{field: getattr(spec, field) for field in fields})

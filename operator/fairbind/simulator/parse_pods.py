@@ -15,11 +15,11 @@ from fairbind.cluster.objects.convert import UNREADABLE
 from fairbind.cluster.objects.decode import PODS
 from fairbind.cluster.objects.facts import PodFacts
 from fairbind.cluster.objects.quantity import QuantityError, to_base_units
-from fairbind.fairness.problems.fields import Path, show_path
-from fairbind.model import MAX_AMOUNT, InvalidProblemError
+from fairbind.fairness.problems.fields import Path
+from fairbind.model import MAX_AMOUNT
 from fairbind.what_if.admission import PodRefusedError, admit, complete
 from fairbind.what_if.listed_objects import ListedObjects
-from fairbind.what_if.reading import check_known, complain, read_mapping, read_object, read_whole, refuse
+from fairbind.what_if.reading import check_known, complain, convert_value, read_mapping, read_object, read_whole, refuse
 
 SCHEDULER: Final = "fairbind"
 POD_FIELDS: Final = (
@@ -95,12 +95,7 @@ def read_pod(
     if "priority" in spec:
         read_whole(spec["priority"], (*path, "priority"), _LEAST_PRIORITY, _MOST_PRIORITY)
     _check_names(spec, wire.PodSpec, path)
-    try:
-        made = msgspec.convert(spec, manifest_wire.PodSpec)
-    except msgspec.ValidationError as error:
-        message, _, place = str(error).partition(" - at `$")
-        shown = f"{show_path(path)}{place.removesuffix('`')}"
-        raise InvalidProblemError(f"{shown}: {message[:1].lower()}{message[1:]}") from error
+    made: manifest_wire.PodSpec = convert_value(spec, manifest_wire.PodSpec, path)
     labels = read_labels(members["labels"], (*path, "labels")) if "labels" in members else {}
     complete(made, labels)
     if listed is not None:

@@ -18,8 +18,17 @@ from fairbind.cluster.tenancy.policies import read_fit, read_guided, read_reserv
 from fairbind.cluster.tenancy.tenants import TenantSpec
 from fairbind.fairness.problems.fields import DocumentName, Path, show_value
 from fairbind.model.policy import DEFAULT_POLICY, Fit
-from fairbind.simulator.baselines.registry import KNOWN_POLICIES
-from fairbind.simulator.parse_events import MOST_NODES, Stage, number_tenant, read_events, read_tenant
+from fairbind.simulator.baselines.registry import list_policies, load_outside
+from fairbind.simulator.parse_events import (
+    MOST_NODES,
+    Stage,
+    check_parent,
+    list_parents,
+    number_tenant,
+    read_events,
+    read_tenant,
+)
+from fairbind.simulator.parse_gangs import MOST_TASKS, check_gang, read_gang
 from fairbind.simulator.parse_pods import read_amounts, read_label_value, read_labels, read_pod
 from fairbind.simulator.scenario import (
     AllAt,
@@ -67,15 +76,14 @@ UNLIMITED_PODS: Final = 1_000_000
 
 SCENARIO_FIELDS: Final = (
     "name", "seed", "horizon", "cluster", "tenants", "workload", "events", "policies", "measureEvery",
-    "slots", "composite", "notes", "reservations", "guided", "fit",
+    "slots", "composite", "notes", "reservations", "guided", "fit", "knownRunTimes",
 )  # fmt: skip
 SHAPE_FIELDS: Final = ("shape", "count", "capacity", "labels", "taints")
 TAINT_FIELDS: Final = ("key", "value", "effect")
 TAINT_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-ENTRY_FIELDS: Final = ("tenant", "name", "tasks", "arrival", "duration", "pod", "namespace")
+ENTRY_FIELDS: Final = ("tenant", "name", "tasks", "arrival", "duration", "pod", "namespace", "gang")
 ARRIVAL_FIELDS: Final = ("at", "every", "poisson", "times")
 DURATION_FIELDS: Final = ("exponential", "lognormal", "uniform", "each")
-MOST_TASKS: Final = 10_000_000
 MOST_RATE: Final = 1e6
 MOST_SLOTS: Final = 1_000_000
 MOST_SEED: Final = 2**63 - 1
@@ -96,7 +104,7 @@ def parse_scenario(document: object) -> Scenario:
         namespaces.setdefault(spec.name, []).extend(sorted(spec.namespaces))
     workload = read_workload(members["workload"], namespaces, horizon)
     numbered = [number_tenant(spec, place) for place, spec in enumerate(tenants)]
-    stage = Stage(shapes, numbered, {entry.tenant for entry in workload})
+    stage = Stage(shapes, numbered, {*(entry.tenant for entry in workload), *list_parents(events)})
     ordered = sorted(events, key=lambda pair: pair[1].at)
     return Scenario(
         name=read_text(members["name"], ("name",)) if "name" in members else "scenario",
@@ -113,6 +121,7 @@ def parse_scenario(document: object) -> Scenario:
         reservations=read_reservations(members.get("reservations"), "reservations"),
         guided=read_guided(members.get("guided", True), "guided"),
         fit=read_fit(members.get("fit", Fit.DOMINANT_RESOURCE), "fit"),
+        knows_run_times=read_guided(members.get("knownRunTimes", False), "knownRunTimes"),
         notes=tuple(
             read_text(note, ("notes", place)) for place, note in enumerate(read_optional_list(members, "notes", ()))
         ),
@@ -120,10 +129,11 @@ def parse_scenario(document: object) -> Scenario:
 
 
 def check_policies(policies: Iterable[str]) -> None:
-    """Raise InvalidProblemError for a policy that does not exist or stands there twice."""
-    seen = set[str]()
+    """Raise InvalidProblemError for a policy that does not exist, cannot be used or stands there twice."""
+    known, seen = list_policies(), set[str]()
     for place, policy in enumerate(policies):
-        check_known(policy, ("policies", place), KNOWN_POLICIES, f"{show_value(policy)} is no policy")
+        check_known(policy, ("policies", place), known, f"{show_value(policy)} is no policy")
+        load_outside(policy)
         if policy in seen:
             complain(("policies", place), f"must differ from all others, but {show_value(policy)} is there already")
         seen.add(policy)
@@ -209,6 +219,8 @@ def _read_tenants(value: object) -> list[TenantSpec]:
         for namespace in sorted(spec.namespaces):
             add_name(namespace, (*path, "namespaces"), namespaces)
         specs.append(spec)
+    for place, spec in enumerate(specs):
+        check_parent(spec, ("tenants", place), names)
     return specs
 
 
@@ -256,7 +268,10 @@ def _read_entry(
         )
     arrival = _read_arrival(members.get("arrival", {"at": 0}), (*path, "arrival"))
     waiting, placed = read_pod(members["pod"], (*path, "pod"), namespace, listed)
-    tasks = _read_tasks(members, path, arrival, horizon)
+    gang = read_gang(members["gang"], (*path, "gang")) if "gang" in members else None
+    tasks = _read_tasks(members, path, arrival, horizon, 1 if gang is None else gang.size or 1)
+    if gang is not None:
+        check_gang(gang, (*path, "gang"), arrival, tasks)
     return Entry(
         tenant=tenant,
         name=name,
@@ -265,10 +280,14 @@ def _read_entry(
         duration=_read_duration(members["duration"], (*path, "duration"), tasks),
         waiting=waiting,
         placed=placed,
+        gang=gang,
     )
 
 
-def _read_tasks(members: Mapping[str, object], path: Path, arrival: Arrival, horizon: int | None) -> int | None:
+def _read_tasks(
+    members: Mapping[str, object], path: Path, arrival: Arrival, horizon: int | None, size: int
+) -> int | None:
+    """Return how many tasks there are; None: as many as arrive. size: so many arrive together where time tells."""
     path = (*path, "tasks")
     tasks = read_whole(members["tasks"], path, 1, MOST_TASKS) if "tasks" in members else None
     match arrival:
@@ -284,7 +303,7 @@ def _read_tasks(members: Mapping[str, object], path: Path, arrival: Arrival, hor
                 complain(path, "is missing; without it there must be a horizon")
             if tasks is None and horizon is not None:
                 a_second = arrival.rate if isinstance(arrival, Poisson) else NANOSECONDS / arrival.every
-                if a_second * horizon / NANOSECONDS > MOST_TASKS:
+                if size * a_second * horizon / NANOSECONDS > MOST_TASKS:
                     complain(path, f"is missing, and up to the horizon there would be more than {MOST_TASKS}")
     return tasks
 

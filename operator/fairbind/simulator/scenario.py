@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fairbind.cluster.objects.facts import NodeFacts, PodFacts
+from fairbind.cluster.objects.group_marks import TopologyKey
 from fairbind.cluster.tenancy.tenants import TenantSpec
 from fairbind.model.policy import Fit
 from fairbind.model.reservations import DEFAULT_RESERVATIONS, ReservationSettings
@@ -135,11 +136,23 @@ class ListedPod:
 
 
 @dataclass(frozen=True, slots=True)
+class Gang:
+    """Groups of which a minimum starts together. least: that minimum.
+
+    size: how many tasks a group has; None: it is all that arrive at one time. topology: None: they may be anywhere.
+    """
+
+    least: int
+    size: int | None = None
+    topology: TopologyKey | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """Equal tasks of one tenant. tasks: how many; None: as many as arrive up to the horizon.
 
     waiting, placed: one of its pods, without name, uid and creation time, before and after it is bound. pods: the tasks
-    themselves, each as it was listed in a snapshot; empty: all are equal.
+    themselves, each as it was listed in a snapshot; empty: all are equal. gang: None: each task starts by itself.
     """
 
     tenant: str
@@ -150,6 +163,7 @@ class Entry:
     waiting: PodFacts
     placed: PodFacts
     pods: tuple[ListedPod, ...] = ()
+    gang: Gang | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +236,8 @@ class Scenario:
     what was assumed.
     start: of a snapshot, what is there beside nodes and tasks; None: nothing but the tenants.
     guided: whether policies of our own are. fit: of those of best fit, and of rules of others that choose so.
-    reservations: of policies of our own; rules of others have none.
+    reservations: of policies of our own; rules of others have none. knows_run_times: whether these know when each task
+    ends; if not, they learn it.
     """
 
     name: str
@@ -241,3 +256,4 @@ class Scenario:
     guided: bool = True
     fit: Fit = Fit.DOMINANT_RESOURCE
     reservations: ReservationSettings = DEFAULT_RESERVATIONS
+    knows_run_times: bool = False

@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from fairbind.cluster.tenancy.policies import RESERVATION_MODES, RESERVATION_SECONDS
-from fairbind.simulator.baselines.registry import KNOWN_POLICIES
+from fairbind.cluster.tenancy.tenants import LENDING, PRIORITIES
+from fairbind.simulator.baselines.registry import list_policies
 from fairbind.simulator.parse_events import MOST_NODES
+from fairbind.simulator.parse_gangs import MOST_TASKS
 from fairbind.simulator.parse_pods import POD_FIELDS
 from fairbind.simulator.parsing import (
     DEFAULT_MEASURE_EVERY,
@@ -18,7 +20,6 @@ from fairbind.simulator.parsing import (
     MOST_SEED,
     MOST_SIGMA,
     MOST_SLOTS,
-    MOST_TASKS,
     TAINT_EFFECTS,
     UNLIMITED_PODS,
 )
@@ -82,6 +83,22 @@ _SHAPE: Final = _make_object(
     required=("shape", "capacity"),
 )
 
+
+def _make_amounts(description: str) -> dict[str, Any]:
+    return _make_list(
+        description,
+        _make_object(
+            "Amounts on some nodes, in sum.",
+            {
+                "nodes": {"description": "A label selector; without it all nodes.", "type": "object"},
+                "resources": {"type": "object", "additionalProperties": {"type": ["string", "number"]}},
+            },
+            required=("resources",),
+        ),
+        least=0,
+    )
+
+
 _TENANT: Final = _make_object(
     "A tenant. It has the namespace of its name.",
     {
@@ -93,6 +110,27 @@ _TENANT: Final = _make_object(
             "additionalProperties": _WEIGHT,
         },
         "namespaces": _make_list("Further namespaces.", _NAME, least=0),
+        "parent": {"description": "The tenant above it, `null` for the root.", "type": ["string", "null"]},
+        "priority": {
+            "description": "Priority among siblings.",
+            "type": "integer",
+            "minimum": PRIORITIES[0],
+            "maximum": PRIORITIES[1],
+            "default": 0,
+        },
+        "guarantee": _make_amounts("Amounts that it gets before siblings that are above theirs."),
+        "lending": {
+            "description": "Use by others of what it does not use of its guarantee.",
+            "enum": list(LENDING),
+            "default": "Always",
+        },
+        "limit": _make_amounts("The most that it may hold, as `spec.limit` of a Tenant."),
+        "minRuntimeSeconds": {"description": "Kept, and not used yet.", "type": "integer", "minimum": 0, "default": 0},
+        "users": _make_object(
+            "Each value of a label of its pods is a child of its own.",
+            {"label": {"description": "The label's key.", "type": "string"}},
+            required=("label",),
+        ),
     },
     required=("name",),
 )
@@ -159,6 +197,38 @@ _POD: Final = _make_object(
     },
 )
 
+_GANG: Final = _make_object(
+    "Tasks that arrive together are a group: so many of them start together, or none of them.",
+    {
+        "min": {
+            "description": "At most as many as a group has. The others start one by one.",
+            "type": "integer",
+            "minimum": 1,
+            "maximum": MOST_TASKS,
+        },
+        "size": {
+            "description": "Tasks of a group. Default: all that arrive at one time. With `every` and `poisson` so many "
+            "tasks arrive each time.",
+            "type": "integer",
+            "minimum": 1,
+            "maximum": MOST_TASKS,
+        },
+        "topology": _make_object(
+            "Domains of which a group's tasks should be in one: the values of a label of nodes.",
+            {
+                "required": {"description": "The label's key. No group starts in two domains.", "type": "string"},
+                "preferred": {
+                    "description": "The label's key. A group that fits into no domain starts anywhere.",
+                    "type": "string",
+                },
+            },
+            minProperties=1,
+            maxProperties=1,
+        ),
+    },
+    required=("min",),
+)
+
 _ENTRY: Final = _make_object(
     "Equal tasks of a tenant, named NAME-0, NAME-1 and so on.",
     {
@@ -175,6 +245,7 @@ _ENTRY: Final = _make_object(
         "duration": _DURATION,
         "pod": _POD,
         "namespace": {"description": "One of the tenant's. Default: the one of its name.", **_NAME},
+        "gang": _GANG,
     },
     required=("tenant", "name", "duration", "pod"),
 )
@@ -255,7 +326,7 @@ SCENARIO_SCHEMA: Final[dict[str, Any]] = {
                 "type": "array",
                 "minItems": 1,
                 "uniqueItems": True,
-                "items": {"enum": sorted(KNOWN_POLICIES)},
+                "items": {"enum": sorted(list_policies())},
             },
             "reservations": {
                 "description": "What is reserved for tenants that are rightfully next, as in a SchedulingPolicy.",
@@ -277,6 +348,12 @@ SCENARIO_SCHEMA: Final[dict[str, Any]] = {
                         "default": "10%",
                     },
                 },
+            },
+            "knownRunTimes": {
+                "description": "Whether reservations know when each task ends, as by an activeDeadlineSeconds that is "
+                "exact. If not, they learn it from tasks that have ended.",
+                "type": "boolean",
+                "default": False,
             },
             "guided": {
                 "description": "Whether exact shares say to which class of nodes a pod goes, as in a SchedulingPolicy.",

@@ -7,7 +7,7 @@ by their names; a shape is one of the document's own, or any node of the snapsho
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -21,6 +21,8 @@ from fairbind.simulator.parse_events import (
     TENANT_PARTS,
     Placed,
     Stage,
+    check_parent,
+    list_parents,
     number_tenant,
     read_events,
     read_tenant,
@@ -54,7 +56,7 @@ def add_to_snapshot(base: Scenario, document: object) -> Scenario:
     members = read_object(document, _DOCUMENT, SCENARIO_FIELDS)
     horizon = read_span(members["horizon"], ("horizon",)) if "horizon" in members else None
     shapes = _add_shapes(base, members)
-    changed = _read_tenants(members)
+    changed = _read_tenants(members, [spec.name for spec in base.tenants])
     base = _hand_over(base, [spec for spec, _ in changed])
     tenants = {spec.name: spec for spec in base.tenants}
     changes = [SetTenant(_merge(tenants.get(spec.name), spec, fields), fields) for spec, fields in changed]
@@ -65,7 +67,7 @@ def add_to_snapshot(base: Scenario, document: object) -> Scenario:
     workload = *base.workload, *(_give_scheduler(entry, base) for entry in added)
     if not workload:
         complain(("workload",), "must have an entry, as no pod of the snapshot runs or waits for fairbind")
-    stage = Stage(shapes, tenants.values(), {entry.tenant for entry in workload})
+    stage = Stage(shapes, tenants.values(), {*(entry.tenant for entry in workload), *list_parents(placed)})
     events = [
         Event(event.at, stage.enact(event.action, ("events", place)))
         for place, event in sorted(placed, key=lambda pair: pair[1].at)
@@ -99,18 +101,21 @@ def _add_shapes(base: Scenario, members: Mapping[str, object]) -> dict[str, Shap
     return {**base.shapes, **added}
 
 
-def _read_tenants(members: Mapping[str, object]) -> list[tuple[TenantSpec, tuple[str, ...]]]:
-    """Return the document's tenants, each with those fields of its spec that it names."""
+def _read_tenants(members: Mapping[str, object], known: Iterable[str]) -> list[tuple[TenantSpec, tuple[str, ...]]]:
+    """Return the document's tenants, each with those fields of its spec that it names. known: the snapshot's."""
     names: dict[str, Path] = {}
-    found = []
+    found, specs = [], list[TenantSpec]()
     for place, value in enumerate(
         read_list(members["tenants"], ("tenants",), "tenants") if "tenants" in members else ()
     ):
         spec = read_tenant(value, ("tenants", place))
         add_name(spec.name, ("tenants", place, "name"), names)
+        specs.append(spec)
         assert isinstance(value, Mapping)
         fields = tuple(field for name, field in TENANT_PARTS.items() if name in value)
         found.append((number_tenant(spec, MOST_NODES + place), fields))
+    for place, spec in enumerate(specs):
+        check_parent(spec, ("tenants", place), {*known, *names})
     return found
 
 

@@ -20,6 +20,7 @@ from fairbind.cluster.objects.captured import belongs_to_node
 from fairbind.cluster.objects.convert import convert_node, convert_pod, parse_time
 from fairbind.cluster.objects.facts import HOSTNAME, NodeFacts
 from fairbind.cluster.tenancy.tenants import IMPLICIT_PREFIX, TenantSpec
+from fairbind.cluster.tenancy.users import find_tenant_of_leaf
 from fairbind.model import Snapshot
 from fairbind.simulator.parsing import DEFAULT_MEASURE_EVERY
 from fairbind.simulator.scenario import AllAt, Each, Entry, ListedPod, Scenario, Shape
@@ -84,10 +85,11 @@ def _find_task_tenant(cache: ClusterCache, pod: wire.Pod, nodes: set[str]) -> st
     record = cache.find_pod(pod.metadata.uid)
     if record is None or not record.tenant or belongs_to_node(pod):
         return None
+    tenant = find_tenant_of_leaf(record.tenant)
     if record.node is None:
-        return record.tenant if record.is_waiting else None
+        return tenant if record.is_waiting else None
     is_ours = pod.spec.scheduler_name == cache.state.scheduler_name
-    return record.tenant if record.node in nodes and is_ours else None
+    return tenant if record.node in nodes and is_ours else None
 
 
 def _compute_age(listed: ListedObjects, pod: wire.Pod) -> float:
@@ -146,6 +148,5 @@ def _take_node_pods(model: NodeFacts, pods: Sequence[wire.Pod]) -> NodeFacts:
 def _make_tenants(cache: ClusterCache, snapshot: Snapshot) -> Iterator[TenantSpec]:
     """Yield the declared tenants and the implicit ones, each of which has the namespace of its name."""
     specs = cache.state.directory.specs
-    for tenant in snapshot.tenants:
-        own = frozenset({tenant.name.removeprefix(IMPLICIT_PREFIX)})
-        yield specs.get(tenant.name) or TenantSpec(tenant.name, namespaces=own)
+    for name in sorted({*specs, *(find_tenant_of_leaf(tenant.name) for tenant in snapshot.tenants)}):
+        yield specs.get(name) or TenantSpec(name, namespaces=frozenset({name.removeprefix(IMPLICIT_PREFIX)}))

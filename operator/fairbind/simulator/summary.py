@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fairbind.simulator.gang_log import GangLog
 from fairbind.simulator.measuring import Measures, TenantMeasures
 from fairbind.simulator.results import TaskRow
 from fairbind.simulator.workload import FOREVER
@@ -23,7 +24,7 @@ TAIL_PERCENT = 95.0
 class TaskTimes:
     """Waiting times and slowdowns by tenant, in nanoseconds and as ratios, censored at the end of the run.
 
-    end: of the run. completed: tasks that ended, by tenant. starts: of tasks, each attempt counts.
+    end: of the run. completed, never_started: tasks, by tenant. starts: of tasks, each attempt counts.
     """
 
     def __init__(self, tenants: Iterable[str], end: int) -> None:
@@ -31,6 +32,7 @@ class TaskTimes:
         self.waits: dict[str, list[int]] = {tenant: [] for tenant in tenants}
         self.slowdowns: dict[str, list[float]] = {tenant: [] for tenant in self.waits}
         self.completed: dict[str, int] = dict.fromkeys(self.waits, 0)
+        self.never_started: dict[str, int] = dict.fromkeys(self.waits, 0)
         self.starts = 0
         self.first_arrival: int | None = None
         self.last_end: int | None = None
@@ -41,6 +43,7 @@ class TaskTimes:
         if self.first_arrival is None or first.arrival < self.first_arrival:
             self.first_arrival = first.arrival
         self.starts += last.attempts
+        self.never_started[first.tenant] += first.start is None
         self.waits[first.tenant].append((self.end if first.start is None else first.start) - first.arrival)
         if last.end is not None:
             self.completed[last.tenant] += 1
@@ -52,8 +55,10 @@ class TaskTimes:
             self.slowdowns[last.tenant].append((until - last.arrival) / duration)
 
 
-def compute_summary(measures: Measures, times: TaskTimes, *, is_cut: bool) -> dict[str, Any]:
+def compute_summary(measures: Measures, times: TaskTimes, gangs: GangLog, *, is_cut: bool) -> dict[str, Any]:
     """Return the summary of one policy's run. is_cut: it ended while something was still to come."""
+    of_all = gangs.describe_all(times.end)
+    of_tenants = {} if of_all is None else gangs.describe(measures.tenants, times.end)
     arrived = sum(tenant.arrived for tenant in measures.tenants.values())
     completed = sum(times.completed.values())
     makespan = None
@@ -63,11 +68,19 @@ def compute_summary(measures: Measures, times: TaskTimes, *, is_cut: bool) -> di
         "decisions": times.starts,
         "completed": completed,
         "unfinished": arrived - completed,
+        "never_started": sum(times.never_started.values()),
         "makespan_seconds": makespan,
         "wait_seconds": _describe_waits([wait for waits in times.waits.values() for wait in waits]),
         "slowdown": {"mean": _mean([slowdown for some in times.slowdowns.values() for slowdown in some])},
         **measures.compute_means(times.end),
-        "tenants": {name: _describe(name, tenant, times) for name, tenant in measures.tenants.items()},
+        **({} if of_all is None else {"gangs": of_all}),
+        "tenants": {
+            name: {
+                **_describe(name, tenant, times),
+                **({"gangs": of_tenants[name]} if name in of_tenants else {}),
+            }
+            for name, tenant in measures.tenants.items()
+        },
     }
 
 
@@ -75,10 +88,11 @@ def _describe(name: str, tenant: TenantMeasures, times: TaskTimes) -> Mapping[st
     return {
         "arrived": tenant.arrived,
         "completed": times.completed[name],
+        "never_started": times.never_started[name],
         "wait_seconds": _describe_waits(times.waits[name]),
         "slowdown": {"mean": _mean(times.slowdowns[name])},
         "dominant_share": {"mean": tenant.mean_share.compute(times.end)},
-        "fair_share": {"worst_part": tenant.worst_part},
+        "fair_share": {"mean_part": tenant.part.compute(times.end), "worst_part": tenant.worst_part},
     }
 
 

@@ -52,13 +52,20 @@ def write_results(
     """Write the tables and the summary into a folder. composite, notes: of the scenario."""
     for name, kind in _ROWS.items():
         write_table(folder, name, kind, [row for run in runs for row in getattr(run, name)], table_format)
+    document = describe_results(runs, is_interrupted=is_interrupted, composite=composite, notes=notes)
+    summary = json.dumps(document, indent=2, allow_nan=False)
+    (folder / "summary.json").write_text(f"{summary}\n", encoding="utf-8")
+
+
+def describe_results(
+    runs: Sequence[Run], *, is_interrupted: bool = False, composite: str | None = None, notes: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the content of summary.json; see `write_results`."""
     optional = {"interrupted": is_interrupted, "composite": composite, "notes": list(notes)}
-    summaries = {
+    return {
         "policies": {run.policy: run.summary for run in runs},
         **{name: value for name, value in optional.items() if value},
     }
-    summary = json.dumps(summaries, indent=2, allow_nan=False)
-    (folder / "summary.json").write_text(f"{summary}\n", encoding="utf-8")
 
 
 def write_table(folder: Path, name: str, kind: type[Any], rows: Sequence[Any], table_format: str) -> None:

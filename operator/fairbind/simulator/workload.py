@@ -20,6 +20,7 @@ from fairbind.simulator.scenario import (
     Every,
     Exponential,
     Fixed,
+    Gang,
     Lognormal,
     Poisson,
     Scenario,
@@ -31,6 +32,8 @@ from fairbind.what_if.reading import MOST_SECONDS, NANOSECONDS
 FOREVER = -1
 """The length of a task that never ends."""
 MOST_NANOSECONDS = round(MOST_SECONDS) * NANOSECONDS
+ALONE = -1
+"""The group of a task that is in none."""
 _FIRST_CHUNK = 1024
 _ARRIVALS, _DURATIONS = 0, 1
 
@@ -42,30 +45,50 @@ class Workload:
     """All tasks that arrive, in the order of their arrival: by time, then entry, then index.
 
     arrival_t, duration_t: nanoseconds; FOREVER for a task that never ends. entry_t: the place of its entry. index_t:
-    its own in the entry.
+    its own in the entry. group_t: its group's in the entry; ALONE for a task that starts by itself.
     """
 
     arrival_t: Times64
     duration_t: Times64
     entry_t: Times64
     index_t: Times64
+    group_t: Times64
 
 
 def draw_workload(scenario: Scenario) -> Workload:
     """Return the tasks that arrive up to the horizon."""
     parts = [_draw_entry(scenario, place, entry) for place, entry in enumerate(scenario.workload)]
-    arrival_t, duration_t, entry_t, index_t = (np.concatenate(column) for column in zip(*parts, strict=True))
+    arrival_t, duration_t, entry_t, index_t, group_t = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.lexsort((index_t, entry_t, arrival_t))
-    return Workload(arrival_t[order], duration_t[order], entry_t[order], index_t[order])
+    return Workload(*(column[order] for column in (arrival_t, duration_t, entry_t, index_t, group_t)))
 
 
-def _draw_entry(scenario: Scenario, place: int, entry: Entry) -> tuple[Times64, Times64, Times64, Times64]:
-    arrival_t = _draw_arrivals(entry.arrival, entry.tasks, scenario.horizon, (scenario.seed, place, _ARRIVALS))
+def _draw_entry(scenario: Scenario, place: int, entry: Entry) -> tuple[Times64, Times64, Times64, Times64, Times64]:
+    seed = scenario.seed, place, _ARRIVALS
+    size = entry.gang.size if entry.gang is not None and isinstance(entry.arrival, Every | Poisson) else None
+    if size is None:
+        arrival_t = _draw_arrivals(entry.arrival, entry.tasks, scenario.horizon, seed)
+    else:  # whole groups arrive
+        groups = None if entry.tasks is None else entry.tasks // size
+        arrival_t = np.repeat(_draw_arrivals(entry.arrival, groups, scenario.horizon, seed), size)
     duration_t = _draw_durations(entry.duration, len(arrival_t), (scenario.seed, place, _DURATIONS))
     index_t = np.arange(len(arrival_t), dtype=np.int64)
     kept = np.ones(len(arrival_t), dtype=np.bool_) if scenario.horizon is None else arrival_t <= scenario.horizon
     entry_t = np.full(int(kept.sum()), place, dtype=np.int64)
-    return arrival_t[kept], duration_t[kept], entry_t, index_t[kept]
+    return arrival_t[kept], duration_t[kept], entry_t, index_t[kept], _number_groups(entry.gang, arrival_t)[kept]
+
+
+def _number_groups(gang: Gang | None, arrival_t: Times64) -> Times64:
+    """Return the group of each task: of those that arrive together the first `size`, the next, and so on."""
+    if gang is None:
+        return np.full(len(arrival_t), ALONE, dtype=np.int64)
+    order = np.argsort(arrival_t, kind="stable")
+    times, counts = np.unique(arrival_t, return_counts=True)
+    within = np.concatenate([np.arange(count) for count in counts]) if len(times) else np.zeros(0, dtype=np.int64)
+    begins = within % (gang.size or max(1, len(within))) == 0
+    group_t = np.empty(len(arrival_t), dtype=np.int64)
+    group_t[order] = np.cumsum(begins) - 1
+    return group_t
 
 
 def _draw_arrivals(arrival: Arrival, tasks: int | None, horizon: int | None, seed: tuple[int, int, int]) -> Times64:

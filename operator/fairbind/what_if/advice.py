@@ -1,8 +1,8 @@
 """Which policy fits a cluster: exact fair shares under each, who loses by totals, and a recommendation.
 
-Policies that compare shares of the cluster's totals count capacity that a tenant cannot use. How much a tenant loses by
-that is seen beside PS-DSF, which compares what tenants hold of each class of nodes: the part by which its fair share
-under DRFH is smaller.
+Policies that compare shares of the cluster's totals do not count which nodes a tenant can use. How much a tenant loses
+by that is seen beside PS-DSF, which compares what tenants hold of each class of nodes: the part by which its fair share
+under DRFH is smaller. Nodes that differ are no reason by themselves: often the two shares are equal there.
 """
 
 from __future__ import annotations
@@ -24,15 +24,20 @@ SLOW: Final = frozenset({"alpha-pf-vds"})
 MOST_SLOW_CELLS: Final = 100
 """A mechanism that solves slowly is asked up to so many pairs of a demand and a class of nodes."""
 
+Answer = tuple[Mapping[str, float], Mapping[str, float]]
+"""Fair shares and pods of each tenant under a policy."""
+
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A tenant that loses by totals. part: of its fair share by classes, from 0 to 1."""
+    """A tenant that loses by totals. part: of its fair share by classes, from 0 to 1. pods_...: of divisible pods."""
 
     tenant: str
     by_totals: float
     by_classes: float
     part: float
+    pods_by_totals: float
+    pods_by_classes: float
 
     def describe(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -41,6 +46,8 @@ class Loss:
             "by_totals": self.by_totals,
             "by_classes": self.by_classes,
             "part_lost": self.part,
+            "pods_by_totals": self.pods_by_totals,
+            "pods_by_classes": self.pods_by_classes,
         }
 
 
@@ -76,13 +83,16 @@ def advise(listed: ListedObjects) -> Advice:
     """Return the advice for a cluster."""
     cache = build_cache(listed)
     fair_shares: dict[str, Mapping[str, float]] = {}
+    pods: dict[str, Mapping[str, float]] = {}
     left_out: dict[str, str] = {}
     for policy in find_representatives():
         try:
-            fair_shares[policy] = _compute_fair_shares(cache, policy)
+            fair_shares[policy], pods[policy] = _solve(cache, policy)
         except FairbindError as error:
             left_out[policy] = str(error)
-    losses = find_losses(fair_shares.get(BY_TOTALS, {}), fair_shares.get(BY_CLASSES, {}))
+    losses: tuple[Loss, ...] = ()
+    if BY_TOTALS in pods and BY_CLASSES in pods:
+        losses = find_losses(*((fair_shares[policy], pods[policy]) for policy in (BY_TOTALS, BY_CLASSES)))
     recommended, reason = _recommend(losses, fair_shares, left_out)
     weights = {tenant.name: float(tenant.weight) for tenant in cache.build_snapshot().tenants}
     return Advice(cache.settings.policy, weights, fair_shares, left_out, losses, recommended, reason)
@@ -97,29 +107,34 @@ def find_representatives() -> list[str]:
     return list(first.values())
 
 
-def _compute_fair_shares(cache: ClusterCache, policy: str) -> Mapping[str, float]:
+def _solve(cache: ClusterCache, policy: str) -> Answer:
     snapshot = cache.build_detailed_snapshot()
     problem = make_exact_problem(snapshot, replace(cache.settings, policy=policy))
     if problem is None:
-        return {tenant.name: 0.0 for tenant in snapshot.tenants}
+        nothing = {tenant.name: 0.0 for tenant in snapshot.tenants}
+        return nothing, nothing
     cells = problem.problem.eligible_ik.size
     if policy in SLOW and cells > MOST_SLOW_CELLS:
         raise FairbindError(f"its mechanism would solve too long for {cells} pairs of a demand and a class of nodes")
-    return solve_exactly(problem).fair_shares
+    exact = solve_exactly(problem)
+    if problem.flattened is None and exact.flattened is not None:
+        raise FairbindError(f"its mechanism did not end in the tree of tenants: {exact.flattened}")
+    return exact.fair_shares, exact.tasks
 
 
-def find_losses(by_totals: Mapping[str, float], by_classes: Mapping[str, float]) -> tuple[Loss, ...]:
+def find_losses(by_totals: Answer, by_classes: Answer) -> tuple[Loss, ...]:
     """Return who loses a fifth or more by totals, the largest loss first.
 
-    >>> find_losses({"a": 0.3, "b": 0.6}, {"a": 0.4, "b": 0.5})
-    (Loss(tenant='a', by_totals=0.3, by_classes=0.4, part=0.25),)
+    >>> find_losses(({"a": 0.3, "b": 0.6}, {"a": 9, "b": 6}), ({"a": 0.4, "b": 0.5}, {"a": 12, "b": 5}))
+    (Loss(tenant='a', by_totals=0.3, by_classes=0.4, part=0.25, pods_by_totals=9, pods_by_classes=12),)
     """
     losses = []
-    for tenant, share in by_classes.items():
+    for tenant, share in by_classes[0].items():
         if share > 0:
-            part = 1 - by_totals.get(tenant, 0.0) / share
+            part = 1 - by_totals[0][tenant] / share
             if part >= NOTICEABLE_LOSS:
-                losses.append(Loss(tenant, by_totals.get(tenant, 0.0), share, round(part, 9)))
+                pods = by_totals[1][tenant], by_classes[1][tenant]
+                losses.append(Loss(tenant, by_totals[0][tenant], share, round(part, 9), *pods))
     return tuple(sorted(losses, key=lambda loss: (-loss.part, loss.tenant)))
 
 
@@ -128,13 +143,14 @@ def _recommend(
 ) -> tuple[str, str]:
     if losses:
         worst = losses[0]
+        others = f" and {len(losses) - 1} more" if len(losses) > 1 else ""
         return BY_CLASSES, (
-            f"by totals {worst.tenant} loses {worst.part:.0%} of its fair share, because capacity counts there that it "
-            f"cannot use: {worst.by_totals:.3f} in place of {worst.by_classes:.3f}"
+            f"shares of totals hurt {worst.tenant}{others}: {worst.pods_by_totals:.1f} pods in place of "
+            f"{worst.pods_by_classes:.1f}, {worst.part:.0%} less, as they do not count which nodes it can use"
         )
     missing = [policy for policy in (BY_TOTALS, BY_CLASSES) if policy in left_out]
     if missing:
         return BY_TOTALS, f"the default; {missing[0]} could not be compared: {left_out[missing[0]]}"
     if sum(share > 0 for share in fair_shares[BY_CLASSES].values()) <= 1:
         return BY_TOTALS, "the default; no more than one tenant wants anything that fits, so all policies share equally"
-    return BY_TOTALS, "no tenant loses a fifth or more of its fair share by totals, and it packs well"
+    return BY_TOTALS, "shares of totals hurt no tenant by a fifth or more, and it packs well"

@@ -35,18 +35,23 @@ KEPT_TEXTS: Final = frozenset({
     "deletionTimestamp", "startTime", "protocol", "restartPolicy", "whenUnsatisfiable", "policy",
     "unclaimedNamespaces", "serverClassTolerance", "weight", "seed", "alpha", "volumeBindingMode",
     "volumeMode", "maximumVolumeSize", "resource", "resourceName", "extendedResourceName", "request",
-    "mode", "most", "fit",
+    "mode", "most", "fit", "lending",
 })  # fmt: skip
 """Texts that name nothing. A field that is in no list here is replaced, so a new one cannot tell a name by mistake."""
 KEPT_PARTS: Final = frozenset({
     "requests", "limits", "overhead", "allocatable", "allocatedResources", "resourceWeights", "fairnessResources",
-    "accessModes", "capacity", "counters", "podFixed",
+    "accessModes", "capacity", "counters", "podFixed", "resources", "minResources",
 })  # fmt: skip
 """Amounts by resource, and lists of resources."""
 LABEL_MAPS: Final = frozenset({"labels", "matchLabels", "nodeSelector"})
+KEPT_ANNOTATIONS: Final = (
+    "fairbind.io/gang", "fairbind.io/gang-after-start", "kueue.x-k8s.io/pod-group-total-count",
+    "leaderworkerset.sigs.k8s.io/size",
+)  # fmt: skip
+"""Texts of annotations that are numbers and settings of groups of pods."""
 KEPT_NAMES: Final = ("schedulingPolicies", "deviceClasses")
 """Of a policy the API server takes one name only, and names of device classes are in names of resources."""
-KEYS: Final = frozenset({"key", "topologyKey"})
+KEYS: Final = frozenset({"key", "topologyKey", "label"})
 SCHEDULERS: Final = frozenset({DEFAULT_SCHEDULER, DEFAULT_SCHEDULER_NAME})
 
 _WORD = re.compile(r"[A-Za-z0-9]+")
@@ -102,6 +107,8 @@ class _Renaming:
                 return value
             if field in LABEL_MAPS:
                 return {self._rename_key(key): self._rename_value(text, key) for key, text in value.items()}
+            if field == "minTaskMember":
+                return {self._replace_name(role): least for role, least in value.items()}
             return {name: self._walk_member(part, name, value) for name, part in value.items()}
         if isinstance(value, list):
             return value if field in KEPT_PARTS else [self._walk(part, field) for part in value]
@@ -114,7 +121,7 @@ class _Renaming:
         return self._rename_value(part, owner.get("key", "")) if is_label else self._walk(part, field)
 
     def _rename_text(self, text: str, field: str) -> str:
-        if field in KEPT_TEXTS or (field == "schedulerName" and text in self._kept):
+        if field in KEPT_TEXTS or field in KEPT_ANNOTATIONS or (field == "schedulerName" and text in self._kept):
             return text
         if field == "uid":
             return self._replace_uid(text)
@@ -122,7 +129,7 @@ class _Renaming:
             return "a field that could not be read"
         if field == "hostIP" and text in ANY_ADDRESSES:
             return text
-        return self._rename_key(text) if field in KEYS else self._replace_name(text)
+        return self._rename_key(text) if field in KEYS or field.endswith("-topology") else self._replace_name(text)
 
     def _rename_key(self, key: str) -> str:
         return key if WELL_KNOWN.fullmatch(key) else self._replace_name(key)

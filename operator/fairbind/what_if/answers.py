@@ -14,13 +14,27 @@ from fairbind.what_if.trial import Trial
 from fairbind.what_if.wait_estimate import AT_ONCE, RunTimes, WaitEstimate, estimate_wait
 
 
+@dataclass(slots=True)
+class GroupAnswer:
+    """What becomes of a group of pods. minimum: so many start together, or none. pods: how many of it are submitted."""
+
+    name: str
+    minimum: int | None
+    pods: int = 0
+    starting: int = 0
+
+    def describe(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {"name": self.name, "minimum": self.minimum, "pods": self.pods, "starting": self.starting}
+
+
 @dataclass(frozen=True, slots=True)
 class Submission:
     """What becomes of a file's pods. tenants: theirs. pods: how many. nodes: of those that start now.
 
     reason: why the first of the others waits, or is not created at all. change: the smallest one that would let all
     start now. known_run_times: how many the estimate of the wait had, by tenant. not_applied: what the API server or
-    controllers may add to the pods, and is not known here.
+    controllers may add to the pods, and is not known here. groups: of pods that start together.
     """
 
     tenants: tuple[str, ...]
@@ -31,6 +45,7 @@ class Submission:
     wait: WaitEstimate | None
     known_run_times: Mapping[str, int]
     not_applied: tuple[str, ...]
+    groups: tuple[GroupAnswer, ...]
 
     @property
     def starts_now(self) -> bool:
@@ -44,6 +59,7 @@ class Submission:
             "pods": self.pods,
             "starting": len(self.nodes),
             "nodes": list(self.nodes),
+            "groups": [group.describe() for group in self.groups],
             "reason": self.reason,
             "change": None if self.change is None else self.change.describe(),
             "wait_seconds": None if self.wait is None else self.wait.describe(),
@@ -88,6 +104,7 @@ def _judge(trial: Trial, state: State, submitted: Submitted, given: Mapping[str,
     places = {pod.metadata.uid: place for place, pod in enumerate(submitted.pods)}
     nodes = tuple(bind.server for bind in state.starts if bind.task.uid in places)
     first = min((wait for wait in state.waits if wait.uid in places), key=lambda wait: places[wait.uid], default=None)
+    groups = _find_groups(trial, submitted, {bind.task.uid for bind in state.starts})
     run_times = RunTimes(submitted.listed, trial.cache.state.directory, given)
     change, wait = None, AT_ONCE if first is None and not submitted.refused else None
     if first is not None and not submitted.refused:
@@ -108,4 +125,20 @@ def _judge(trial: Trial, state: State, submitted: Submitted, given: Mapping[str,
         wait=wait,
         known_run_times=run_times.counts,
         not_applied=submitted.not_applied,
+        groups=groups,
     )
+
+
+def _find_groups(trial: Trial, submitted: Submitted, starting: set[str]) -> tuple[GroupAnswer, ...]:
+    """Return what becomes of groups. trial: after the decisions. starting: the UIDs of pods that start now."""
+    groups, found = trial.cache.state.groups, dict[str, GroupAnswer]()
+    for pod in submitted.pods:
+        uid = pod.metadata.uid
+        key, _, _ = groups.find_place(trial.make_facts(uid))
+        if key is not None:
+            if key not in found:
+                group = groups.by_key.get(key)
+                found[key] = GroupAnswer(key, None if group is None else group.find_minimum())
+            found[key].pods += 1
+            found[key].starting += uid in starting
+    return tuple(found.values())

@@ -1,11 +1,11 @@
-"""What an admin may ask about: other weights, nodes that come, go or are cordoned, another policy.
+"""What an admin may ask about: other specs of tenants, nodes that come, go or are cordoned, another policy.
 
 Each function returns other objects and leaves those that it was given as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 import msgspec
@@ -16,34 +16,75 @@ from fairbind.cluster.objects.captured import READY, belongs_to_node
 from fairbind.cluster.objects.constraints import find_pin
 from fairbind.cluster.objects.facts import HOSTNAME
 from fairbind.cluster.tenancy.policies import APPLIED_NAME, GROUPS
-from fairbind.cluster.tenancy.spec_fields import read_quantity
-from fairbind.cluster.tenancy.tenants import IMPLICIT_PREFIX, WEIGHTS
+from fairbind.cluster.tenancy.tenants import IMPLICIT_PREFIX, parse_tenant
+from fairbind.cluster.tenancy.tree import build_tree
 from fairbind.fairness.problems.fields import show_value, suggest_name
 from fairbind.model import InvalidProblemError
 from fairbind.scheduling import POLICIES
 from fairbind.what_if.listed_objects import ListedObjects, build_cache
 
+Spec = dict[str, Any]
 MOST_NEW_NODES = 10_000
 _STATE_KEYS = READINESS_KEYS | {UNSCHEDULABLE_TAINT.key}
 
 
-def set_weight(listed: ListedObjects, tenant: str, weight: str) -> ListedObjects:
-    """Return the objects with another weight of a tenant. A namespace that no Tenant claims gets a Tenant of its own.
+def set_field(listed: ListedObjects, tenant: str, field: str, value: str) -> ListedObjects:
+    """Return the objects with another value in the spec of a tenant.
 
-    tenant: the name of a Tenant, or of a namespace, as it is or as the implicit tenant is called.
+    tenant: the name of a Tenant, or of a namespace, as it is or as the implicit tenant is called; a namespace that no
+    Tenant claims gets a Tenant of its own. field: of the spec, or `limit.RESOURCE` and `guarantee.RESOURCE`: of the
+    entry for all nodes; entries for some nodes stay. No parent is the root.
     """
+    name, _, resource = field.partition(".")
+    part: Any = value
+    if resource:
+        part = [{"resources": {resource: value}}]
+    elif name == "priority" and value.removeprefix("-").isdecimal():
+        part = int(value)
+    elif name == "parent" and not value:
+        part = None
+    try:
+        parse_tenant({"metadata": {"name": tenant}, "spec": {name: part}})
+    except InvalidProblemError as error:
+        raise InvalidProblemError(str(error).replace("spec.", f"--set: tenant.{tenant}.", 1)) from error
+    if resource:
+        return _change_spec(listed, tenant, lambda spec: {**spec, name: _set_amount(spec.get(name), resource, value)})
+    changed = _change_spec(listed, tenant, lambda spec: {**spec, name: part})
+    if part is not None and name == "parent":
+        _check_parent(changed, tenant, value)
+    return changed
+
+
+def _set_amount(entries: Iterable[Spec] | None, resource: str, amount: str) -> list[Spec]:
+    """Return entries with an amount in the one for all nodes."""
+    entries = list(entries or ())
+    place = next((n for n, entry in enumerate(entries) if not entry.get("nodes")), len(entries))
+    known = entries[place]["resources"] if place < len(entries) else {}
+    entries[place : place + 1] = [{"resources": {**known, resource: amount}}]
+    return entries
+
+
+def _check_parent(listed: ListedObjects, tenant: str, parent: str) -> None:
+    """Refuse a parent that would not count: the question is then another one than was asked."""
     names = [str(one["metadata"]["name"]) for one in listed.tenants]
-    read_quantity(weight, f"--set: tenant.{tenant}.weight", WEIGHTS)
+    if parent not in names:
+        _refuse_name(parent, names, f"--set: tenant.{tenant}.parent", "Tenant")
+    trouble = build_tree(build_cache(listed).state.directory.specs.values()).trouble_of.get(tenant)
+    if trouble is not None:
+        raise InvalidProblemError(f"--set: tenant.{tenant}.parent must be another Tenant: {trouble.message}")
+
+
+def _change_spec(listed: ListedObjects, tenant: str, change: Callable[[Spec], Spec]) -> ListedObjects:
+    names = [str(one["metadata"]["name"]) for one in listed.tenants]
+    tenants = listed.tenants
     if tenant not in names:
         made = _make_tenant_of_namespace(listed, tenant, names)
-        return msgspec.structs.replace(
-            listed, tenants=[*listed.tenants, {**made, "spec": {**made["spec"], "weight": weight}}]
-        )
-    tenants = [
-        {**one, "spec": {**one["spec"], "weight": weight}} if name == tenant else one
-        for name, one in zip(names, listed.tenants, strict=True)
+        names, tenants = [*names, tenant], [*tenants, made]
+    changed = [
+        {**one, "spec": change(one["spec"])} if name == tenant else one
+        for name, one in zip(names, tenants, strict=True)
     ]
-    return msgspec.structs.replace(listed, tenants=tenants)
+    return msgspec.structs.replace(listed, tenants=changed)
 
 
 def _make_tenant_of_namespace(listed: ListedObjects, tenant: str, names: Sequence[str]) -> dict[str, Any]:

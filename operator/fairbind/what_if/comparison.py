@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from fairbind.cluster.cache.tenant_paths import list_inner, name_path
 from fairbind.cluster.objects import wire
 from fairbind.cluster.objects.captured import belongs_to_node
 from fairbind.cluster.objects.convert import convert_pod
 from fairbind.cluster.objects.facts import Constraints, Demand
+from fairbind.cluster.objects.group_marks import GROUP_LABEL
 from fairbind.cluster.objects.task_names import split_task_name
 from fairbind.model import Bind, Snapshot, Task, TaskClass
+from fairbind.model.overview import ClusterOverview, TenantOverview
 from fairbind.scheduling import run_cycle
 from fairbind.what_if.changes import release
 from fairbind.what_if.listed_objects import ListedObjects
@@ -30,7 +33,7 @@ class TenantState:
     """One tenant. running, pending: pods before any decision. dominant_share, fair_share: after the decisions.
 
     fair_share: None where the policy has no exact mechanism. could_run_more: pods of the kind of which it has most that
-    would still fit after the decisions; None when it has no pods.
+    would still fit after the decisions; None when it has no pods. path: the names from the top down to it.
     """
 
     weight: float
@@ -39,13 +42,27 @@ class TenantState:
     running: int
     pending: int
     could_run_more: int | None
+    path: str
+
+    def describe(self) -> dict[str, Any]:
+        """Return it as plain values; the path of a tenant below another one only."""
+        return {
+            **({"path": self.path} if "/" in self.path else {}),
+            "weight": self.weight,
+            "dominant_share": self.dominant_share,
+            "fair_share": self.fair_share,
+            "running": self.running,
+            "pending": self.pending,
+            "could_run_more": self.could_run_more,
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class State:
     """What happens now.
 
-    starts: in the order of the decisions. tenants: by name. kinds: equal for pods that differ by name only, by UID.
+    starts: in the order of the decisions. tenants: by name. inner: those with others below them, with all that is
+    below; a leaf may have the name of one. kinds: equal for pods that differ by name only, by UID.
     """
 
     policy: str
@@ -53,6 +70,7 @@ class State:
     waits: tuple[WaitingPod, ...]
     tenants: Mapping[str, TenantState]
     kinds: Mapping[str, Hashable]
+    inner: Mapping[str, TenantState] = field(default_factory=dict)
 
     def describe(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -66,40 +84,45 @@ class State:
                 {"namespace": pod.namespace, "pod": pod.name, "tenant": pod.tenant, "reason": pod.reason}
                 for pod in self.waits
             ],
-            "tenants": {
-                name: {
-                    "weight": tenant.weight,
-                    "dominant_share": tenant.dominant_share,
-                    "fair_share": tenant.fair_share,
-                    "running": tenant.running,
-                    "pending": tenant.pending,
-                    "could_run_more": tenant.could_run_more,
-                }
-                for name, tenant in self.tenants.items()
-            },
+            "tenants": {name: tenant.describe() for name, tenant in self.tenants.items()},
+            **({"inner_tenants": {name: one.describe() for name, one in self.inner.items()}} if self.inner else {}),
         }
 
 
 def compute_state(trial: Trial, listed: ListedObjects) -> State:
     """Let the operator decide, and return what it does. listed: what the trial was made of."""
-    before = {tenant.name: tenant for tenant in trial.cache.queries.build_overview().tenants}
+    before = trial.cache.queries.build_overview()
     trial.decide()
     more = count_more(trial, listed)
-    tenants = {}
-    for tenant in trial.compute_overview().tenants:
-        first = before[tenant.name]
-        tenants[tenant.name] = TenantState(
-            weight=tenant.weight,
-            dominant_share=tenant.dominant_share,
-            fair_share=tenant.fair_share,
-            running=first.running,
-            pending=sum(first.pending.values()),
-            could_run_more=more.get(tenant.name),
-        )
+    after = trial.compute_overview()
+    tenants = _compute_tenants(before.tenants, after.tenants, after, more)
+    inner = _compute_tenants(list_inner(before), list_inner(after), after, {})
     waits = tuple(trial.list_waiting())
     uids = (*(bind.task.uid for bind in trial.binds), *(pod.uid for pod in waits))
     kinds = {uid: trial.find_kind(uid) for uid in uids}
-    return State(trial.cache.settings.policy, tuple(trial.binds), waits, tenants, kinds)
+    return State(trial.cache.settings.policy, tuple(trial.binds), waits, tenants, kinds, inner)
+
+
+def _compute_tenants(
+    before: Iterable[TenantOverview],
+    after: Iterable[TenantOverview],
+    overview: ClusterOverview,
+    more: Mapping[str, int],
+) -> dict[str, TenantState]:
+    """Return tenants before and after the decisions. overview: after them. more: what each could run more."""
+    first_of = {tenant.name: tenant for tenant in before}
+    return {
+        tenant.name: TenantState(
+            weight=tenant.weight,
+            dominant_share=tenant.dominant_share,
+            fair_share=tenant.fair_share,
+            running=first_of[tenant.name].running,
+            pending=sum(first_of[tenant.name].pending.values()),
+            could_run_more=more.get(tenant.name),
+            path=name_path(tenant, overview),
+        )
+        for tenant in after
+    }
 
 
 def count_more(trial: Trial, listed: ListedObjects) -> dict[str, int]:
@@ -146,11 +169,15 @@ def _count_fitting(trial: Trial, pod: wire.Pod) -> int:
 def make_like(spec: wire.PodSpec, scheduler_name: str) -> wire.PodSpec:
     """Return the spec of one pod more that asks for this scheduler. It would have claims of its own, not those."""
     volumes = [one for one in spec.volumes or () if one.persistent_volume_claim is None and one.ephemeral is None]
-    return msgspec.structs.replace(spec, scheduler_name=scheduler_name, scheduling_gates=None, volumes=volumes or None)
+    return msgspec.structs.replace(
+        spec, scheduler_name=scheduler_name, scheduling_gates=None, scheduling_group=None, volumes=volumes or None
+    )
 
 
-def _rename(meta: wire.ObjectMeta, uid: str) -> wire.ObjectMeta:
-    return wire.ObjectMeta(name=ONE_MORE, namespace=meta.namespace, uid=uid, labels=meta.labels)
+def _rename(meta: wire.ObjectMeta, uid: str) -> wire.PodMeta:
+    """Return the metadata of one pod more, which is in no group."""
+    labels = {key: value for key, value in (meta.labels or {}).items() if key != GROUP_LABEL}
+    return wire.PodMeta(name=ONE_MORE, namespace=meta.namespace, uid=uid, labels=labels or None)
 
 
 def _count_free(snapshot: Snapshot, task_class: TaskClass) -> int:

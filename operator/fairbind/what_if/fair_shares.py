@@ -43,6 +43,13 @@ class FairShares:
             return {tenant.name: 0.0 for tenant in self._cache.build_snapshot().tenants}
         return None if self._answer is None else dict(self._answer.fair_shares)
 
+    def compute_inner(self) -> dict[str, float] | None:
+        """Return the fair share of all that is below each inner tenant, by its name; None as `compute` does."""
+        shares = self.compute()
+        if shares is None or self._answer is not None:
+            return None if self._answer is None else dict(self._answer.inner_shares)
+        return dict.fromkeys(self._cache.build_snapshot().hierarchy.inner, 0.0)
+
     def follow(self, now: int = 0) -> None:
         """Give the targets of now to a policy that reads them; they may be as old as `every` says."""
         if now >= self._due_at and reads_targets(self._cache.settings):

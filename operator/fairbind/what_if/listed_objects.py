@@ -26,7 +26,8 @@ class ListedObjects(msgspec.Struct, kw_only=True):
 
     time: when they were listed, seconds since the epoch. scheduler_name: pods wait for fairbind when their
     schedulerName is this. operator_namespace: its pods belong to no tenant. tenants, policies: as the API has them.
-    run_times: of pods that have succeeded. storage: objects about volumes and devices, by the resource's name.
+    run_times: of pods that have succeeded. storage: objects about volumes, devices and groups of pods, by the
+    resource's name.
     admission: those by which pods are completed when they are created, too; of a kind that is not there none are known.
     """
 
@@ -63,7 +64,7 @@ def build_cache(
     administration = Administration(cache, lambda: None, observer or SilentAdministration())
     administration.tenants.replace(listed.tenants, "")
     administration.policies.replace(listed.policies, "")
-    for resource_type, feed in (*cache.volume_feeds, *cache.device_feeds):
+    for resource_type, feed in (*cache.volume_feeds, *cache.device_feeds, *cache.group_feeds):
         feed.replace(map(resource_type.convert, listed.storage.get(resource_type.name, ())))
     cache.pods.replace(convert_pod(pod) for pod in listed.pods)
     cache.nodes.replace(convert_node(node) for node in listed.nodes)

@@ -29,7 +29,6 @@ REVISION: Final = "submitted"
 """The hash of the pods' template: other than those of all pods that run."""
 REFUSED_KINDS: Final[Mapping[object, str]] = {
     "DaemonSet": "its controller chooses the node of each pod itself",
-    "TrainJob": "its pods are those of the runtime that it names; submit the JobSet that comes of both",
 }
 CLAIM_TEMPLATES: Final = "volumeClaimTemplates"
 _OTHER_PARTS: Final = frozenset({"metadata", "status"})
@@ -39,9 +38,10 @@ _OTHER_PARTS: Final = frozenset({"metadata", "status"})
 class PodTemplate:
     """Pods that a manifest asks for.
 
-    path: of the template. name, namespace: of the object. kind: of the object. count: of the pods. pod: the pod as it
-    is created, with metadata and spec. claims: templates of claims of which each pod gets one. first: the number of the
-    first pod, as all pods of the object are numbered.
+    path: of the template. name, namespace, kind: of the object. count: of the pods. pod: the pod as it is created, with
+    metadata and spec. claims: templates of claims of which each pod gets one. first: the number of the first pod, as
+    all pods of the object are numbered. units: so many equal parts of the object have as many pods each, as the Jobs of
+    a JobSet. manifest: the object. places: the path of the template in it.
     """
 
     path: Path
@@ -50,8 +50,15 @@ class PodTemplate:
     namespace: str
     count: int
     pod: Mapping[str, Any]
-    claims: tuple[Mapping[str, Any], ...] = ()
-    first: int = 0
+    claims: tuple[Mapping[str, Any], ...]
+    first: int
+    units: int
+    manifest: Mapping[str, Any]
+    places: Path
+
+    def find_unit(self, number: int) -> int:
+        """Return the part to which a pod belongs. number: from 0 in the template."""
+        return number // max(1, self.count // self.units)
 
 
 class _Step(NamedTuple):
@@ -112,9 +119,21 @@ def _find_in(path: Path, manifest: Mapping[str, Any]) -> Iterator[PodTemplate]:
     for found, pod in _search(_Found(path, manifest, ())):
         pod_meta = _read_meta(pod.get("metadata"), found.path, labels)
         made = {"metadata": pod_meta, "spec": pod["spec"]}
-        count = math.prod(_read_count(*step) for step in found.way)
-        claims = _read_claims(found.way)
-        yield PodTemplate(found.path, str(kind or ""), name, namespace, count, made, claims, first)
+        counts = [_read_count(*step) for step in found.way]
+        count = math.prod(counts)
+        yield PodTemplate(
+            found.path,
+            str(kind or ""),
+            name,
+            namespace,
+            count,
+            made,
+            _read_claims(found.way),
+            first,
+            max(1, math.prod(counts[:-1])),
+            manifest,
+            found.path[len(path) :],
+        )
         first += count
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import Any
+
+import msgspec
 
 from fairbind.fairness.problems.fields import (
     Path,
@@ -18,7 +21,9 @@ from fairbind.fairness.problems.fields import (
     read_text,
     read_whole,
     refuse,
+    show_path,
 )
+from fairbind.model import InvalidProblemError
 
 __all__ = [
     "LEAST_SECONDS",
@@ -27,6 +32,7 @@ __all__ = [
     "add_name",
     "check_known",
     "complain",
+    "convert_value",
     "read_choice",
     "read_list",
     "read_mapping",
@@ -55,6 +61,16 @@ def read_name(value: object, path: Path) -> str:
     if not _NAME.fullmatch(name):
         refuse(value, path, "a name of at most 100 letters, digits, dots, dashes and underscores")
     return name
+
+
+def convert_value(value: object, wanted: Any, path: Path) -> Any:
+    """Return a value as the wanted type. Raises InvalidProblemError that names the place of what is wrong."""
+    try:
+        return msgspec.convert(value, wanted)
+    except msgspec.ValidationError as error:
+        message, _, where = str(error).partition(" - at `$")
+        place = f"{show_path(path)}{where.removesuffix('`')}"
+        raise InvalidProblemError(f"{place}: {message[:1].lower()}{message[1:]}") from error
 
 
 def read_time(value: object, path: Path) -> int:

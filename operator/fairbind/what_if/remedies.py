@@ -1,9 +1,10 @@
 """The smallest single change that would let all pods of a submission start now.
 
 Each change is tried: the operator decides again with it, from the same state. Changes are tried in the order of what
-they cost, and the first that does it is the answer: a node is uncordoned, the tenant's weight rises, a toleration is
-added, a constraint on nodes or a host port is dropped, less of one resource is requested (no less than half), nodes
-come (the least added capacity), and last any smaller request. Only what the refusals name is tried.
+they cost, and the first that does it is the answer: the tenant's limit rises, a node is uncordoned, the tenant's weight
+rises, a toleration is added, a constraint on nodes or a host port is dropped, less of one resource is requested (no
+less than half), nodes come (the least added capacity), and last any smaller request. Only what the refusals name is
+tried.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fairbind.cluster.cache.overview import to_people_units
+from fairbind.cluster.cache.tenant_overviews import to_people_units
 from fairbind.cluster.filters.refusals import HARD_EFFECTS, UNSCHEDULABLE_TAINT, is_tolerated
 from fairbind.cluster.objects import wire
 from fairbind.cluster.objects.convert import convert_node, convert_pod
@@ -23,7 +24,9 @@ from fairbind.cluster.objects.facts import HOSTNAME, PODS, NodeFacts, Taint
 from fairbind.cluster.objects.quantity import find_unit, format_quantity
 from fairbind.cluster.objects.requests import make_demand
 from fairbind.cluster.tenancy.tenants import IMPLICIT_PREFIX, WEIGHTS, TenantSpec
-from fairbind.model import RejectionKind, Wait
+from fairbind.cluster.tenancy.users import find_tenant_of_leaf
+from fairbind.model import RejectionKind, UsageBelow, Wait
+from fairbind.model.topology import LimitOf
 from fairbind.what_if.changes import find_node_pods, make_node_like, move_node_pod, set_cordon
 from fairbind.what_if.listed_objects import ListedObjects
 from fairbind.what_if.trial import Trial
@@ -80,6 +83,8 @@ class _Search:
         return None
 
     def _try_all(self) -> Iterator[Change | None]:
+        if RejectionKind.AT_LIMIT in self._kinds:
+            yield self._try_limits()
         if RejectionKind.CORDONED in self._kinds:
             yield self._try_uncordoning()
         if self._others_start:
@@ -117,8 +122,47 @@ class _Search:
                 return Change(f"uncordon node {name}", "uncordon", {"node": name, "option": f"--uncordon {name}"})
         return None
 
+    def _try_limits(self) -> Change | None:
+        """Try to raise the limits that are reached by what the pods ask for: the tenant's, and of those above it."""
+        specs = self._trial.cache.state.directory.specs
+        raised: dict[str, TenantSpec] = {}
+        texts, options = dict[str, list[str]](), list[str]()
+        for name, place, resource in self._list_reached():
+            spec = raised.get(name, specs[name])
+            entry, asked = spec.limit[place], sum(self._get_requests(pod).get(resource, 0) for pod in self._pods)
+            amounts = dict(entry.amounts)
+            amounts[resource] += asked
+            changed = replace(entry, amounts=tuple(sorted(amounts.items())))
+            raised[name] = replace(spec, limit=(*spec.limit[:place], changed, *spec.limit[place + 1 :]))
+            text = format_quantity(resource, amounts[resource])
+            texts.setdefault(name, []).append(f"{text} of {resource}")
+            if entry.selector is None:
+                options.append(f"--set tenant.{name}.limit.{resource}={text}")
+        for spec in raised.values():
+            self._trial.cache.set_tenant(spec)
+        is_enough = self._starts()
+        for name in raised:
+            self._trial.cache.set_tenant(specs[name])
+        if not is_enough:
+            return None
+        told = [f"a limit of {' and '.join(found)} for tenant {name}" for name, found in texts.items()]
+        details = {
+            "tenant": ", ".join(texts),
+            "limits": [text for found in texts.values() for text in found],
+            "option": " ".join(options),
+        }
+        return Change(" and ".join(told), "limit", details)
+
+    def _list_reached(self) -> list[tuple[str, int, str]]:
+        """Return whose limits are reached, which entry of them, and for which resource."""
+        subjects = [until.subject for until in self._wait.until if isinstance(until, UsageBelow)]
+        return [(each.tenant, each.entry, each.resource) for each in subjects if isinstance(each, LimitOf)]
+
+    def _get_requests(self, pod: wire.Pod) -> dict[str, int]:
+        return dict(convert_pod(pod).demand.real)
+
     def _try_weights(self) -> Change | None:
-        tenant = self._wait.task_class.tenant
+        tenant = find_tenant_of_leaf(self._wait.task_class.tenant)  # a user has no weight of its own
         declared = self._trial.cache.state.directory.specs.get(tenant)
         namespace = self._pods[0].metadata.namespace
         if declared is None and tenant != f"{IMPLICIT_PREFIX}{namespace}":

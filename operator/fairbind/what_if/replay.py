@@ -100,10 +100,18 @@ def compare_with_journal(listed: ListedObjects, records: Sequence[CycleRecord]) 
             is_guided_otherwise = _is_same(now, record.world) and now != record.world
             if is_guided_otherwise or (cycles and now != record.world):
                 return Comparison(cycles, decisions, None, difference)
+            if (unknown := _find_unknown(trial, record)) is not None:
+                changed = f"cycle {record.number}: {unknown} is in the journal, and not in the snapshot"
+                return Comparison(cycles, decisions, None, changed)
             return Comparison(cycles, decisions, difference, None)
         trial.carry_out(report, rotates=record.turns)
         decisions += len(report.bindings)
     return Comparison(len(later) - first, decisions, None, None)
+
+
+def _find_unknown(trial: Trial, record: CycleRecord) -> str | None:
+    """Return a pod that was decided and is not there: worlds that differ may have the same counts."""
+    return next((uid for uid, _ in record.bindings if trial.cache.find_pod(uid) is None), None)
 
 
 def _is_same(one: Fingerprint, other: Fingerprint) -> bool:

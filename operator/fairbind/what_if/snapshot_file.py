@@ -3,8 +3,8 @@
 It has Kubernetes' own names for everything inside an object, so it reads as the objects do. What `kubectl get
 nodes,pods,namespaces,tenants,schedulingpolicies -A -o json` prints is read too, also with objects about volumes
 (persistentvolumeclaims, persistentvolumes, storageclasses, csinodes, csidrivers, csistoragecapacities,
-volumeattachments), devices (resourceclaims, deviceclasses, resourceslices), and what completes a pod at its creation
-(limitranges, runtimeclasses, priorityclasses).
+volumeattachments), devices (resourceclaims, deviceclasses, resourceslices), groups of pods (podgroups, jobs), and what
+completes a pod at its creation (limitranges, runtimeclasses, priorityclasses).
 """
 
 from __future__ import annotations
@@ -56,8 +56,19 @@ STORAGE_FIELDS: Final = {
     "resourceClaims": "resourceclaims",
     "deviceClasses": "deviceclasses",
     "resourceSlices": "resourceslices",
+    "podGroups": "podgroups.scheduling.k8s.io",
+    "volcanoPodGroups": "podgroups.scheduling.volcano.sh",
+    "coschedulingPodGroups": "podgroups.scheduling.x-k8s.io",
+    "jobs": "jobs",
 }
-"""Fields for objects about volumes and devices, and what Kubernetes calls these. What there is none of is left out."""
+"""Fields for objects about volumes, devices and groups, and what Kubernetes calls these. What there is none of is left
+out."""
+POD_GROUP_FIELDS: Final = {
+    "scheduling.k8s.io": "podGroups",
+    "scheduling.volcano.sh": "volcanoPodGroups",
+    "scheduling.x-k8s.io": "coschedulingPodGroups",
+}
+"""Fields by the API group of a PodGroup."""
 ADMISSION_FIELDS: Final = {
     "limitRanges": "limitranges",
     "runtimeClasses": "runtimeclasses",
@@ -87,6 +98,7 @@ KINDS: Final = {
     "LimitRange": "limitRanges",
     "RuntimeClass": "runtimeClasses",
     "PriorityClass": "priorityClasses",
+    "Job": "jobs",
 }
 STORAGE: Final = {kind.name: kind for kind in CAPTURED_STORAGE}
 ADMISSION: Final = {kind.name: kind for kind in CAPTURED_ADMISSION}
@@ -194,12 +206,9 @@ def parse_snapshot(document: object) -> ListedObjects:
 
 def _parse_list(document: Mapping[str, object]) -> ListedObjects:
     """Return the objects of a list that kubectl prints."""
-    found: dict[str, list[object]] = {name: [] for name in KINDS.values()}
+    found: dict[str, list[object]] = {name: [] for name in (*KINDS.values(), *POD_GROUP_FIELDS.values())}
     for place, item in enumerate(read_optional_list(document, "items", ())):
-        kind = read_mapping(item, ("items", place), "an object").get("kind")
-        if kind not in KINDS:
-            refuse(kind, ("items", place, "kind"), f"one of {', '.join(KINDS)}")
-        found[KINDS[str(kind)]].append(item)
+        found[_find_field(read_mapping(item, ("items", place), "an object"), ("items", place))].append(item)
     pods = [CAPTURED_PODS.decode_item(msgspec.json.encode(pod)) for pod in found["pods"]]
     listed = ListedObjects(
         time=0.0,
@@ -210,7 +219,7 @@ def _parse_list(document: Mapping[str, object]) -> ListedObjects:
         policies=_read_objects(found, "schedulingPolicies", POLICY_FIELDS),
         run_times=[pod for pod in pods if isinstance(pod, RunTime)],
         storage={
-            name: [STORAGE[name].decode_item(msgspec.json.encode(item)) for item in found[field]]
+            name: [kept for item in found[field] if (kept := STORAGE[name].decode_item(msgspec.json.encode(item)))]
             for field, name in STORAGE_FIELDS.items()
             if found[field]
         },
@@ -221,6 +230,19 @@ def _parse_list(document: Mapping[str, object]) -> ListedObjects:
         },
     )
     return _complete(listed, None)
+
+
+def _find_field(item: Mapping[str, object], path: Path) -> str:
+    """Return the field to which an object of a list belongs."""
+    kind = item.get("kind")
+    if kind == "PodGroup":
+        group = str(item.get("apiVersion")).partition("/")[0]
+        if group not in POD_GROUP_FIELDS:
+            refuse(item.get("apiVersion"), (*path, "apiVersion"), f"of one of {', '.join(POD_GROUP_FIELDS)}")
+        return POD_GROUP_FIELDS[group]
+    if kind not in KINDS:
+        refuse(kind, (*path, "kind"), f"one of {', '.join((*KINDS, 'PodGroup'))}")
+    return KINDS[str(kind)]
 
 
 def _complete(listed: ListedObjects, time: object) -> ListedObjects:

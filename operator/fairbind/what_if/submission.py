@@ -19,9 +19,9 @@ from fairbind.cluster.objects.captured import StorageClass, format_time
 from fairbind.cluster.objects.convert import UNREADABLE, convert_pod, parse_time
 from fairbind.cluster.objects.dry_run import DryRun
 from fairbind.cluster.objects.facts import FAIRBIND_GATE
-from fairbind.fairness.problems.fields import Path, show_path
-from fairbind.model import InvalidProblemError
+from fairbind.fairness.problems.fields import Path
 from fairbind.what_if.admission import PodRefusedError, admit, complete
+from fairbind.what_if.emitted_groups import find_job_uid, find_marks, make_group_objects, name_unknown_order
 from fairbind.what_if.listed_objects import ListedObjects
 from fairbind.what_if.pod_templates import (
     CLAIM_TEMPLATES,
@@ -31,8 +31,9 @@ from fairbind.what_if.pod_templates import (
     find_templates,
     split_documents,
 )
-from fairbind.what_if.reading import complain, read_mapping
+from fairbind.what_if.reading import complain, convert_value, read_mapping
 from fairbind.what_if.snapshot_file import parse_snapshot
+from fairbind.what_if.train_jobs import expand_train_jobs
 
 AMOUNTS: Final = ("requests", "limits", "overhead")
 CLAIMS: Final = "persistentvolumeclaims"
@@ -83,7 +84,7 @@ class _Completed:
 
 def read_manifests(documents: Sequence[object]) -> Manifests:
     """Return what the documents of a file ask for. Raises InvalidProblemError."""
-    objects = split_documents(documents)
+    objects = expand_train_jobs(split_documents(documents))
     return Manifests(tuple(objects), tuple(find_templates(objects)))
 
 
@@ -127,8 +128,10 @@ def submit(manifests: Manifests, listed: ListedObjects, dry_runs: Sequence[DryRu
         for pod in _make_pods(template, completed, listed, created, len(pods)):
             pods.append(pod)
             claims += _make_claims(template, completed, pod, listed)
-    not_applied.update(dict.fromkeys(_name_refused_kinds(manifests)))
+    not_applied.update(dict.fromkeys([*_name_refused_kinds(manifests), *name_unknown_order(manifests.templates)]))
     listed = _add_pods(listed, pods, claims)
+    groups = make_group_objects(manifests.objects, manifests.templates, created)
+    listed = msgspec.structs.replace(listed, storage=_merge_all(listed.storage, groups))
     namespaces = tuple(dict.fromkeys(template.namespace for template in manifests.templates))
     return Submitted(listed, tuple(pods), namespaces, refused, refusal, tuple(not_applied))
 
@@ -150,12 +153,14 @@ def _complete(template: PodTemplate, listed: ListedObjects, answer: DryRun | Non
     written = _read_spec(template.pod["spec"], path)
     if answer is not None and answer.pod is not None:
         spec = _read_spec(answer.pod["spec"], path)
-        labels = _convert(answer.pod["metadata"].get("labels") or {}, dict[str, str], path)
+        labels = convert_value(answer.pod["metadata"].get("labels") or {}, dict[str, str], path)
         spec.priority = written.priority if written.priority is not None else spec.priority
         spec.scheduling_gates = [gate for gate in spec.scheduling_gates or () if gate.name != FAIRBIND_GATE] or None
         left_out = [ONE_POD] if template.count > 1 else []
     else:
-        labels = _convert(template.pod["metadata"]["labels"], dict[str, str], (*template.path, "metadata", "labels"))
+        labels = convert_value(
+            template.pod["metadata"]["labels"], dict[str, str], (*template.path, "metadata", "labels")
+        )
         spec = written
         complete(spec, labels)
         left_out = admit(spec, template.namespace, listed)
@@ -163,25 +168,15 @@ def _complete(template: PodTemplate, listed: ListedObjects, answer: DryRun | Non
             left_out.insert(0, f"a dry run on the cluster: {answer.trouble}")
     spec.node_name, spec.scheduler_name = None, listed.scheduler_name
     completed = _Completed(spec, labels, _find_ephemeral(spec))
-    facts = convert_pod(wire.Pod(metadata=wire.ObjectMeta(labels=labels), spec=spec))
+    facts = convert_pod(wire.Pod(metadata=wire.PodMeta(labels=labels), spec=spec))
     if facts.unsupported == UNREADABLE:
         complain(template.path, facts.unsupported_detail or "makes no sense")
     return completed, left_out
 
 
 def _read_spec(value: object, path: Path) -> manifest_wire.PodSpec:
-    spec: manifest_wire.PodSpec = _convert(_quote_amounts(value), manifest_wire.PodSpec, path)
+    spec: manifest_wire.PodSpec = convert_value(_quote_amounts(value), manifest_wire.PodSpec, path)
     return spec
-
-
-def _convert(value: object, wanted: Any, path: Path) -> Any:
-    try:
-        return msgspec.convert(value, wanted)
-    except msgspec.ValidationError as error:
-        message, _, where = str(error).partition(" - at `$")
-        raise InvalidProblemError(
-            f"{show_path(path)}{where.removesuffix('`')}: {message[:1].lower()}{message[1:]}"
-        ) from error
 
 
 def _quote_amounts(value: Any, field: str = "") -> Any:
@@ -218,13 +213,36 @@ def _make_pods(
         if template.kind == "StatefulSet":
             index = str(template.first + number)
             labels = {**labels, "statefulset.kubernetes.io/pod-name": name, "apps.kubernetes.io/pod-index": index}
-        meta = wire.ObjectMeta(name, template.namespace, uid, creation_timestamp=created, labels=labels)
+        marks = find_marks(template, number)
+        meta = wire.PodMeta(
+            name,
+            template.namespace,
+            uid,
+            creation_timestamp=created,
+            labels={**labels, **marks.labels},
+            owner_references=_make_owner(template, marks.owner),
+            annotations=_read_annotations(template, marks.annotations),
+        )
         spec = completed.spec
         if template.claims:
             own = {volume.name: volume for volume in _make_claim_volumes(template, number)}
             kept = [volume for volume in spec.volumes or () if volume.name not in own]
             spec = msgspec.structs.replace(spec, volumes=[*kept, *own.values()])
         yield wire.Pod(metadata=meta, spec=spec, status=wire.PodStatus(phase="Pending"))
+
+
+def _make_owner(template: PodTemplate, owner: tuple[str, str] | None) -> list[wire.OwnerReference] | None:
+    if owner is None:
+        return None
+    kind, name = owner
+    return [wire.OwnerReference(uid=find_job_uid(template.namespace, name), kind=kind, name=name, controller=True)]
+
+
+def _read_annotations(template: PodTemplate, added: Mapping[str, str]) -> wire.PodAnnotations | None:
+    """Return what a pod says about its group. added: by its controller."""
+    written = {**template.pod["metadata"].get("annotations", {}), **added}
+    path: Path = (*template.path, "metadata", "annotations")
+    return convert_value(written, wire.PodAnnotations, path) if written else None
 
 
 def _name_pod(template: PodTemplate, number: int) -> str:
@@ -241,7 +259,7 @@ def _make_claim_volumes(template: PodTemplate, number: int) -> Iterator[manifest
 def _read_claim_templates(template: PodTemplate) -> Iterator[tuple[str, manifest_wire.ClaimTemplate]]:
     for place, value in enumerate(template.claims):
         path: Path = (*template.path, CLAIM_TEMPLATES, place)
-        claim: manifest_wire.ClaimTemplate = _convert(_quote_amounts(value), manifest_wire.ClaimTemplate, path)
+        claim: manifest_wire.ClaimTemplate = convert_value(_quote_amounts(value), manifest_wire.ClaimTemplate, path)
         if not claim.metadata.name:
             complain((*path, "metadata", "name"), "is missing")
         yield claim.metadata.name, claim

@@ -105,7 +105,8 @@ class Trial:
     def find_kind(self, uid: str) -> Hashable:
         """Return what a pod has in common with those of which the operator says the same."""
         facts = self.make_facts(uid)
-        return facts.namespace, facts.priority, facts.demand, facts.constraints, facts.pod_terms, facts.gated
+        group = self.cache.state.groups.find_place(facts)[0]
+        return facts.namespace, facts.priority, facts.demand, facts.constraints, facts.pod_terms, facts.gated, group
 
     def _start(self, bind: Bind) -> None:
         self.binds.append(bind)
@@ -147,7 +148,7 @@ class Trial:
 
     def compute_overview(self) -> ClusterOverview:
         """Return who holds what now, with the exact fair shares."""
-        return self.cache.queries.build_overview(self.compute_fair_shares())
+        return self.cache.queries.build_overview(self.compute_fair_shares(), self.operator.fair_shares.compute_inner())
 
     def compute_fair_shares(self) -> Mapping[str, float] | None:
         """Return the fair share of each tenant; None when the policy has no mechanism or it gives no answer."""

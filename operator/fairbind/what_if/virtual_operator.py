@@ -11,6 +11,7 @@ from fairbind.cluster.loop.deciding import Decider
 from fairbind.cluster.loop.pacing import Pacing
 from fairbind.cluster.loop.pacing_events import (
     Announce,
+    BackOff,
     Beat,
     BindEnded,
     BindResult,
@@ -20,6 +21,7 @@ from fairbind.cluster.loop.pacing_events import (
     Decided,
     Instruction,
     NothingWaits,
+    Resume,
     RunCycle,
     Tick,
     WakeAt,
@@ -37,7 +39,8 @@ class VirtualOperator:
     baseline: what decides in place of a policy of the operator. start: called for each decision, in their order.
     follow: called with what each cycle saw and decided, before its decisions start. explains: whether anything reads
     why tasks wait. If not, cycles do not explain again what fitted nowhere; in simulated time nearly every cycle would.
-    epoch: when its time begins, seconds since the epoch. find_start: when a running task began, likewise.
+    epoch: when its time begins, seconds since the epoch. find_start: when a running task began, likewise. find_end:
+    when it ends; None: that is not known.
     solves_every: for so many nanoseconds the targets of a policy are not made again.
     scale: what shares were measured by at the last cycle. waits: those of the last cycle.
     """
@@ -53,6 +56,7 @@ class VirtualOperator:
         explains: bool = True,
         epoch: float = 0.0,
         find_start: Callable[[RunningTask], float] = attrgetter("start"),
+        find_end: Callable[[RunningTask], float | None] = lambda _running: None,
         solves_every: int = 0,
     ) -> None:
         self._start = start
@@ -64,7 +68,7 @@ class VirtualOperator:
         self._epoch = epoch
         self._flushed_at = 0
         self._wake_at = 0.0
-        self._decider = Decider(baseline, explains=explains, find_start=find_start)
+        self._decider = Decider(baseline, explains=explains, find_start=find_start, find_end=find_end)
         self._noted: Iterable[Wait] = ()
         self.waits: Iterable[Wait] = ()
         self.cache = make_cache(self._note_change)
@@ -100,14 +104,15 @@ class VirtualOperator:
     def _carry_out(self, plan: Plan) -> None:
         """Let all tasks of a plan start, or none: one of them may not wait any more."""
         taken: list[str] = []
-        for bind in plan.binds:
-            if plan.evictions or not self.cache.assume(bind.task.uid, bind.server):  # nothing evicts yet
+        for bind in plan.binds:  # nothing evicts yet
+            if plan.evictions or not self.cache.assume(bind.task.uid, bind.server, joins=bool(taken)):
                 if plan.is_single:
                     raise InvariantError(f"nothing happens while a cycle decides, but it decided {bind}")
+                is_stuck = self.cache.find_pod(bind.task.uid) is not None
                 for uid in taken:
                     self.cache.forget(uid)
                 for each in plan.binds:
-                    self._obey(self._pacing.handle(BindWithdrawn(each.task.uid), self._clock))
+                    self._obey(self._pacing.handle(BindWithdrawn(each.task.uid, is_stuck), self._clock))
                 return
             taken.append(bind.task.uid)
         for bind in plan.binds:
@@ -120,6 +125,10 @@ class VirtualOperator:
                 self._wake_at = instruction.time
             elif isinstance(instruction, RunCycle):
                 self._obey(self._run_cycle(instruction))
+            elif isinstance(instruction, BackOff):
+                self.cache.back_off(instruction.uid)
+            elif isinstance(instruction, Resume):
+                self.cache.resume(instruction.uid)
             elif not isinstance(instruction, Beat | Announce):
                 raise InvariantError(f"no binding fails here, but pacing says {instruction}")
 

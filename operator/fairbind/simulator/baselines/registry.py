@@ -17,6 +17,7 @@ from fairbind.simulator.baselines.fgd import FragmentationGradient, Typical, fin
 from fairbind.simulator.baselines.kai import PartsOfDividedResources
 from fairbind.simulator.baselines.kube_scheduler import LeastAllocated
 from fairbind.simulator.baselines.kueue import SharesAboveQuota
+from fairbind.simulator.baselines.outside import find_rules, load_rule
 from fairbind.simulator.baselines.yunikorn import LargestFractions
 from fairbind.simulator.scenario import Scenario
 from fairbind.simulator.slots import SLOTS
@@ -62,14 +63,27 @@ RULES: Mapping[str, Policy] = {rule.id: rule for rule in _RULES}
 
 BASELINES: Final = (SLOTS, *RULES, *(FGD_PREFIX + policy for policy in _WITH_FGD))
 KNOWN_POLICIES: Final = (*POLICIES, *BASELINES)
-"""The ids of all policies that can be simulated."""
+"""The ids of fairbind's own policies that can be simulated."""
+
+
+def list_policies() -> list[str]:
+    """Return the ids of all policies that can be simulated, those from outside last."""
+    return list(dict.fromkeys((*KNOWN_POLICIES, *find_rules())))
+
+
+def load_outside(policy: str) -> Policy | None:
+    """Return the policy of this id that another package brings; None for one of fairbind's own.
+
+    Raises InvalidProblemError where it cannot be used.
+    """
+    return load_rule(policy, KNOWN_POLICIES)
 
 
 def build_baseline(policy: str, scenario: Scenario, workload: Workload) -> Policy | None:
     """Return what decides in place of a policy of the operator; None where one of those decides."""
-    if policy.startswith(FGD_PREFIX):
+    if policy in BASELINES and policy.startswith(FGD_PREFIX):
         return make_fgd(policy.removeprefix(FGD_PREFIX), find_typical_tasks(scenario, workload))
-    return RULES.get(policy)
+    return RULES.get(policy) if policy in KNOWN_POLICIES else load_outside(policy)
 
 
 def make_fgd(policy: str, typical: Typical) -> Policy:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairbind.model.errors import InvalidProblemError
-from fairbind.simulator.charts import COLOURS
+from fairbind.simulator.charts import LIGHT
 from fairbind.simulator.reproduction.outcome import Outcome, Panel
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def _draw_panel(axis: Axes, panel: Panel) -> None:
     axis.set_xlabel(panel.x_name)
     axis.set_ylabel(panel.y_name)
     axis.set_title(panel.title)
-    axis.set_prop_cycle(color=list(COLOURS))
+    axis.set_prop_cycle(color=list(LIGHT))
     if panel.kind == "bars":
         _draw_bars(axis, panel)
     elif panel.kind == "circles":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from fairbind.simulator.baselines.registry import KNOWN_POLICIES
+from fairbind.simulator.baselines.registry import list_policies
 from fairbind.simulator.parse_events import MOST_NODES
 from fairbind.simulator.parsing import MOST_SEED
 from fairbind.simulator.schema import SCENARIO_SCHEMA
@@ -46,7 +46,7 @@ SWEEP_SCHEMA: Final[dict[str, Any]] = {
             "type": "array",
             "minItems": 1,
             "uniqueItems": True,
-            "items": {"enum": sorted(KNOWN_POLICIES)},
+            "items": {"enum": sorted(list_policies())},
         },
         "seeds": {
             "description": "Seeds of the draws: a list, or `count` of them that begin at `from` (0 where left out). "

@@ -78,6 +78,7 @@ def _write_group(place: int, group: Group) -> dict[str, Any]:
         "arrival": {"times": [arrival / NANOSECONDS for arrival in group.arrivals]},
         "duration": {"each": ["forever" if length is None else length / NANOSECONDS for length in group.lengths]},
         "pod": {"requests": dict(group.pod.requests), **_write_labels(group.pod)},
+        **({"gang": {"min": group.together, "size": group.together}} if group.together > 1 else {}),
     }
 
 

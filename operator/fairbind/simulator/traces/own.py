@@ -1,8 +1,9 @@
 """The project's own tables, as CSV or Parquet, for a trace that no other reader knows.
 
 Tasks: the columns `tenant`, `arrival` and `duration` (seconds; a duration may be `forever`, or empty where it is not
-known), and one column for each resource, under its name in Kubernetes, with quantities. Nodes: `count`, and one column
-for each resource. A column `label:KEY` holds the label of a node, or the one that a task's node must have.
+known), and one column for each resource, under its name in Kubernetes, with quantities. In a column `group`, tasks that
+start together have the same name. Nodes: `count`, and one column for each resource. A column `label:KEY` holds the
+label of a node, or the one that a task's node must have.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from fairbind.simulator.traces.rows import BrokenRowError, LeftOut, Row, read_ta
 from fairbind.simulator.traces.tasks import FOREVER, Ending, Pod, Shape, TraceTask
 
 TASK_COLUMNS: Final = ("tenant", "arrival", "duration")
+GROUP: Final = "group"
 NODE_COLUMNS: Final = ("count",)
 LABEL: Final = "label:"
 
@@ -30,14 +32,14 @@ def _read_task(row: Row) -> TraceTask:
     arrival = row.time("arrival", 1.0)
     if arrival is None:
         raise BrokenRowError("arrival is empty")
-    pod = Pod(_read_amounts(row, TASK_COLUMNS), tuple((key, (value,)) for key, value in _read_labels(row)))
-    tenant = row.text("tenant")
+    pod = Pod(_read_amounts(row, (*TASK_COLUMNS, GROUP)), tuple((key, (value,)) for key, value in _read_labels(row)))
+    tenant, group = row.text("tenant"), row.values.get(GROUP, "").strip()
     if row.values["duration"].strip() == FOREVER:
-        return TraceTask(tenant, arrival, 0, Ending.OUTLIVES, pod)
+        return TraceTask(tenant, arrival, 0, Ending.OUTLIVES, pod, group)
     length = row.time("duration", 1.0)
     if length is None:
-        return TraceTask(tenant, arrival, 0, Ending.UNKNOWN, pod)
-    return TraceTask(tenant, arrival, length, Ending.KNOWN, pod)
+        return TraceTask(tenant, arrival, 0, Ending.UNKNOWN, pod, group)
+    return TraceTask(tenant, arrival, length, Ending.KNOWN, pod, group)
 
 
 def read_shapes(path: Path, left_out: LeftOut) -> dict[Shape, int]:

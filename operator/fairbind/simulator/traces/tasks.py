@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -36,13 +37,17 @@ class Pod(NamedTuple):
 
 
 class TraceTask(NamedTuple):
-    """A task of a trace. arrival, length: nanoseconds; length up to the trace's end where it outlives the trace."""
+    """A task of a trace. arrival, length: nanoseconds; length up to the trace's end where it outlives the trace.
+
+    group: with which others of its tenant it starts; empty: the trace says nothing of it.
+    """
 
     tenant: str
     arrival: int
     length: int
     ending: Ending
     pod: Pod
+    group: str = ""
 
 
 def make_task(tenant: str, pod: Pod, arrival: int, start: int | None, end: int | None, *, last: int) -> TraceTask:
@@ -67,21 +72,26 @@ class Assumptions:
 
     outliving: of tasks that outlive the trace: FOREVER, TRACE_END or LEAVE_OUT. unknown: of tasks without a length:
     MEDIAN of those that have one, FOREVER, LEAVE_OUT, or seconds. first, last: arrivals that are taken, nanoseconds
-    from the trace's start; last None: all that come later.
+    from the trace's start; last None: all that come later. keeps_groups: whether tasks start with others.
     """
 
     outliving: str = FOREVER
     unknown: str | float = MEDIAN
     first: int = 0
     last: int | None = None
+    keeps_groups: bool = False
 
 
 @dataclass(slots=True)
 class Group:
-    """Equal tasks of a tenant: when each arrives and how long it runs, in nanoseconds; None: for ever."""
+    """Equal tasks of a tenant: when each arrives and how long it runs, in nanoseconds; None: for ever.
+
+    together: so many that arrive together start together, one after the other in the lists.
+    """
 
     tenant: str
     pod: Pod
+    together: int = 1
     arrivals: list[int] = field(default_factory=list)
     lengths: list[int | None] = field(default_factory=list)
 
@@ -91,20 +101,30 @@ def group_tasks(tasks: Iterable[TraceTask], assumptions: Assumptions) -> tuple[l
 
     Arrivals count from `assumptions.first` on.
     """
-    chosen = sorted((task for task in tasks if _is_inside(task, assumptions)), key=lambda task: task.arrival)
+    chosen = [task for task in tasks if _is_inside(task, assumptions)]
+    if not assumptions.keeps_groups:
+        chosen = [task._replace(group="") for task in chosen]
+    chosen.sort(key=lambda task: (task.arrival, task.group))
     known = [task.length for task in chosen if task.ending is Ending.KNOWN]
     median = round(statistics.median(known)) if known else None
-    groups: dict[tuple[str, Pod], Group] = {}
-    touched = dict.fromkeys(Ending, 0)
-    for task in chosen:
-        touched[task.ending] += 1
-        length = _assume_length(task, assumptions, median)
-        if length == 0:
-            continue
-        group = groups.setdefault((task.tenant, task.pod), Group(task.tenant, task.pod))
+    lengths = [_assume_length(task, assumptions, median) for task in chosen]
+    kept = [(task, length) for task, length in zip(chosen, lengths, strict=True) if length != 0]
+    sizes = Counter(_find_group(task) for task, _ in kept if task.group)
+    groups: dict[tuple[str, Pod, int], Group] = {}
+    for task, length in kept:
+        together = sizes.get(_find_group(task), 1)
+        group = groups.setdefault((task.tenant, task.pod, together), Group(task.tenant, task.pod, together))
         group.arrivals.append(task.arrival - assumptions.first)
         group.lengths.append(length)
-    return list(groups.values()), _describe(assumptions, touched, median)
+    touched = Counter(task.ending for task in chosen)
+    notes = _describe(assumptions, touched, median)
+    together = sum(size for size in sizes.values() if size > 1)
+    return list(groups.values()), [*notes, f"{together:,} tasks start with others"] if together else notes
+
+
+def _find_group(task: TraceTask) -> tuple[str, str, Pod, int]:
+    """Return what tasks have in common that start together."""
+    return task.tenant, task.group, task.pod, task.arrival
 
 
 def _is_inside(task: TraceTask, assumptions: Assumptions) -> bool:
