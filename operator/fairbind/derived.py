@@ -5,8 +5,8 @@ A derived value is a pure function of what its declaration lists in `of`. It is 
 the answers of a function that is asked by key. Each input has a revision. A value is recomputed when the revision of an
 input is another, and where it comes out equal, its own revision stays, so that nothing above it is recomputed.
 
-So no owner clears anything by hand: it notes what changed (`Given`), and asks. docs/development.md lists all
-declarations. One property holds for all: what is kept is what is computed from nothing.
+So no owner clears anything by hand: it notes what changed (`Given`), and asks. docs/reference/derived-values.md
+lists all declarations. One property holds for all: what is kept is what is computed from nothing.
 
 What may be brought up to date a part at a time is in a `Rotation`.
 """

@@ -13,7 +13,7 @@ from fairbind.cli.audit import MOST_ROWS, describe_report, format_report
 from fairbind.model.overview import ClusterOverview, TenantOverview
 from fairbind.scheduling.fair_shares.audit import AuditReport, Cause, Finding
 from fairbind.what_if.snapshot_file import format_snapshot
-from what_if.snapshots import make_two_tenants
+from what_if.snapshots import make_tenant, make_two_tenants
 
 ENVY = Finding("b", "a", 0.0, 0.75, Cause.HISTORY)
 ALONE = Finding("b", None, 0.0, 0.5, Cause.INDIVISIBLE)
@@ -54,6 +54,18 @@ def test_the_table_is_cut_and_says_so() -> None:
     assert "and 7 more; -o json has all" in lines
 
 
+def test_of_many_tenants_those_are_shown_that_are_worst_off() -> None:
+    tenants = tuple(
+        TenantOverview(f"t{number:02}", 1.0, number / 100, "cpu", 0.1, {}, 1, {}, fair_share=0.5)
+        for number in range(40)[::-1]
+    )
+    overview = ClusterOverview({"cpu": 12.0}, {"cpu": 9.0}, 1, tenants, 0.5)
+    lines = format_report("tsf", overview, AuditReport((), (), 40))
+
+    assert [line.split()[0] for line in lines[4:34]] == [f"t{number:02}" for number in range(30)]
+    assert lines[34] == "30 of 40 tenants, the worst off first; -o json has all"
+
+
 def test_json_has_everything_in_full() -> None:
     report = AuditReport((ENVY,) * (MOST_ROWS + 7), (ALONE,), 2)
     found = json.loads(json.dumps(describe_report("tsf", make_overview(), report), allow_nan=False))
@@ -63,6 +75,27 @@ def test_json_has_everything_in_full() -> None:
     assert len(found["envy"]) == MOST_ROWS + 7
     assert found["envy"][0] == {"tenant": "b", "envied": "a", "has": 0.0, "couldHave": 0.75, "cause": "history"}
     assert "envied" not in found["sharingIncentiveViolations"][0]
+
+
+def test_inner_tenants_stand_there_by_path_with_all_that_is_below_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listed = make_two_tenants()
+    listed.tenants = [make_tenant("team", namespaces=["own"]), make_tenant("a", parent="team"), make_tenant("b")]
+    path = tmp_path / "cluster.json"
+    path.write_text(format_snapshot(listed), encoding="utf-8")
+
+    assert main(["audit", str(path)]) == 0
+    shown = [line.split()[:4] for line in capsys.readouterr().out.splitlines()]
+    assert [line for line in shown if line[-1:] == ["0.500"]] == [
+        ["b", "1", "0.000", "0.500"],
+        ["team", "1", "0.000", "0.500"],
+        ["team/a", "1", "0.000", "0.500"],
+    ]
+    assert main(["audit", str(path), "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["innerTenants"]["team"]["fairShare"] == pytest.approx(0.5)
+    assert (found["tenants"]["a"]["parent"], "parent" in found["tenants"]["b"]) == ("team", False)
 
 
 def test_json_of_a_policy_without_fairness_says_null() -> None:

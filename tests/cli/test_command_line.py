@@ -62,7 +62,7 @@ def test_help_names_every_option_with_its_environment_variable(capsys: pytest.Ca
     assert main(["operator", "--help"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     options = ("kubeconfig", "namespace", "metrics-address", "scheduler-name", "log-format", "log-level", "journal")
-    for option in (*options, "show-taints"):
+    for option in (*options, "show-taints", "tenant-view"):
         assert f"--{option}" in text
         assert f"FAIRBIND_{option.upper().replace('-', '_')}" in text
     for default in (":8080]", "default: fairbind]", "default: console]", "default: info]", "fairbind-system"):

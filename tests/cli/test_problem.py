@@ -13,11 +13,13 @@ import numpy as np
 import pytest
 
 from fairbind.cli import main
+from fairbind.cli.mechanisms.csv_problem import format_csv, read_csv
 from fairbind.cli.mechanisms.writing import describe_problem
 from fairbind.cli.problem import make_problem_of_cluster
 from fairbind.fairness import Problem, compute_allocation, make_problem, parse_problem
 from fairbind.model import PolicySettings, Tenant
 from fairbind.model.errors import FairbindError
+from scheduling.trees import build_tree_snapshot
 from scheduling.worlds import build_class, build_placement, build_servers, build_snapshot
 
 ARRAYS = ("capacity_kr", "count_k", "divisible_k", "alpha_k", "demand_ir", "weight_i", "tasks_i", "eligible_ik")
@@ -35,6 +37,48 @@ def test_a_snapshot_becomes_a_problem_with_cores() -> None:
     assert problem.demand_ir.tolist() == [[1.0, 4.0], [3.0, 1.0]]
     totals = compute_allocation(problem.pooled(), "drf").totals_i
     assert dict(zip(problem.tenant_names, totals.tolist(), strict=True)) == pytest.approx({"ada": 3, "ben": 2})
+
+
+def test_a_tree_of_tenants_is_written_with_its_limits_in_cores() -> None:
+    both = [({"cpu": 1000}, 9), ({"memory": 4}, 9)]
+    tenants = [
+        {"name": "team", "weight": 2, "limit": [{"resources": {"cpu": 4000}, "servers": ["s0"]}]},
+        {"name": "ada", "parent": "team", "demands": both},
+        {"name": "ben", "priority": 1, "demand": {"cpu": 1000}, "guarantee": [{"resources": {"cpu": 2000}}]},
+    ]
+    servers = [{"name": name, "capacity": {"cpu": 8000, "memory": 8}} for name in ("s0", "s1")]
+    snapshot = build_tree_snapshot({"resources": ["cpu", "memory"], "servers": servers, "tenants": tenants})
+    document = describe_problem(make_problem_of_cluster(snapshot, PolicySettings()))
+
+    shown = {each["name"]: each for each in document["tenants"]}
+    assert shown["team"]["limit"] == [{"resources": {"cpu": 4.0}, "servers": ["s0"]}]
+    assert (shown["ada"]["parent"], shown["ada#1"]["parent"], shown["ada#2"]["parent"]) == ("team", "ada", "ada")
+    assert (shown["ben"]["guarantee"], shown["ben"]["priority"]) == ([{"resources": {"cpu": 2.0}}], 1)
+    assert compute_allocation(parse_problem(document), "drfh").totals_i.sum() == pytest.approx(16 + 4)
+
+
+def test_a_tenant_with_several_kinds_of_pods_is_one_tenant_in_the_file_however_deep() -> None:
+    """Its cores, of which it has all, count in its level, so that carl comes first with memory."""
+    tenants = [
+        {"name": "a"},
+        *({"name": name, "parent": parent} for name, parent in zip("bcde", "abcd", strict=True)),
+        {"name": "ada@e", "parent": "e", "demands": [({"cpu": 1000}, 100), ({"memory": 1}, 10)]},
+        {"name": "carl", "demand": {"memory": 1}, "tasks": 10},
+    ]
+    servers = [{"name": "s", "capacity": {"cpu": 4000, "memory": 10}}]
+    snapshot = build_tree_snapshot({"resources": ["cpu", "memory"], "servers": servers, "tenants": tenants})
+    problem = make_problem_of_cluster(snapshot, PolicySettings())
+    document = describe_problem(problem)
+
+    again = parse_problem(document)
+    for mechanism in ("drfh", "ps-dsf", "tsf"):
+        totals = compute_allocation(again, mechanism).totals_i
+        np.testing.assert_array_equal(totals, compute_allocation(problem, mechanism).totals_i)
+    assert compute_allocation(again, "drfh").totals_i[again.tenant_names.index("carl")] > 9
+    table = read_csv(format_csv(document), "p.csv").document
+    assert [entry for entry in table["tenants"] if entry.get("mixed")] == [
+        {"name": "ada@e", "parent": "e", "mixed": True}
+    ]
 
 
 def test_a_cluster_in_which_nobody_wants_anything_is_no_problem() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from fairbind.cli import main, simulation
 from fairbind.simulator.parsing import parse_scenario
@@ -48,7 +49,19 @@ def test_it_writes_tables_and_a_summary_and_prints_the_policies(
     assert status == 0
     assert sorted(read_folder(out)) == ["report.html", "shares.csv", "summary.json", "tasks.csv", "utilisation.csv"]
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[2:]] == ["best-fit-drfh", "two-choices-drfh", "fifo"]
+    assert [line.split()[0] for line in lines[3:]] == ["best-fit-drfh", "two-choices-drfh", "fifo"]
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_it_prints_what_the_summary_has(tmp_path: Path, capsys: pytest.CaptureFixture[str], output: str) -> None:
+    words = ["simulate", write_scenario(tmp_path, DRAWN), "--out", str(tmp_path / "out"), "--tables", "csv"]
+    assert main([*words, "-o", output]) == 0
+
+    shown = capsys.readouterr().out
+    found = json.loads(shown) if output == "json" else yaml.safe_load(shown)
+    assert found == json.loads((tmp_path / "out" / "summary.json").read_text(encoding="utf-8"))
+    assert list(found["policies"]) == ["best-fit-drfh", "two-choices-drfh", "fifo"]
 
 
 def test_weights_of_scenarios_are_numbers_and_quantities_alike(tmp_path: Path) -> None:

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from cluster.builders import make_node, make_pod
 from fairbind.cli import main, snapshots
 from fairbind.cluster.loop.journal import format_record
 from fairbind.what_if.listed_objects import ListedObjects
 from fairbind.what_if.snapshot_file import format_snapshot
-from what_if.snapshots import make_two_tenants
+from what_if.snapshots import make_snapshot, make_two_tenants
 from what_if.test_replay import record
 
 AWAY = (
@@ -39,8 +40,9 @@ def test_the_table_has_the_order_the_reasons_and_who_waits(file: Path, capsys: p
     assert main(["replay", str(file)]) == 0
     shown = capsys.readouterr().out
 
-    assert re.search(r"^1 +a/a-0 and 3 more +n-[12] +a comes next: its weighted share is 0,", shown, flags=re.MULTILINE)
-    assert re.search(r"^b/b-4 and 1 more +b +0/2 nodes are available", shown, flags=re.MULTILINE)
+    assert re.search(r"^tenant +start +wait\n-+  -+  -+\na +4 +2\nb +4 +2\n", shown, flags=re.MULTILINE)
+    assert re.search(r"^a/a-0 +a +4\n    on n-[12][^:]*: a comes next: its weighted share is 0,", shown, re.MULTILINE)
+    assert re.search(r"^b/b-4 +b +2\n    0/2 nodes are available", shown, flags=re.MULTILINE)
 
 
 def test_a_scheduler_may_be_named_beside_the_file(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -49,17 +51,38 @@ def test_a_scheduler_may_be_named_beside_the_file(file: Path, capsys: pytest.Cap
     assert json.loads(capsys.readouterr().out) == {"decisions": [], "waiting": []}
 
 
-def test_a_table_has_a_line_for_each_class(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_has_a_row_for_each_class(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "cluster.json"
     path.write_text(format_snapshot(make_two_tenants(count=500, cpu="200")), encoding="utf-8")
 
     assert main(["replay", str(path)]) == 0
     shown = capsys.readouterr().out
-    assert len(shown.splitlines()) < 20
-    assert sum(int(more) + 1 for more in re.findall(r"^\d+ +[ab]/\S+ and (\d+) more", shown, re.MULTILINE)) == 32
+    assert "32 pods start now, and 968 wait.\n" in shown
+    assert [int(count) for count in re.findall(r"^[ab]/\S+ +[ab] +(\d+)$", shown, re.MULTILINE)] == [16, 16, 484, 484]
     assert main(["replay", str(path), "-o", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert len(found["decisions"]) + len(found["waiting"]) == 1000
+
+
+def test_a_table_stays_short_where_all_pods_differ(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Thousands of classes and of tenants: a person reads some and is told of the rest."""
+    pods = [
+        make_pod(f"job-{number}", namespace=f"team-{number % 40:02}", requests={"cpu": f"{1000 + number}m"})
+        for number in range(200)
+    ]
+    nodes = [make_node(f"node-{number}", allocatable={"cpu": "40", "pods": "110"}) for number in range(2)]
+    path = tmp_path / "cluster.json"
+    path.write_text(format_snapshot(make_snapshot(nodes=nodes, pods=pods)), encoding="utf-8")
+
+    assert main(["replay", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    start, wait = (int(part.split()[0]) for part in lines[2].removesuffix(" wait.").split(" pods start now, and "))
+    assert start + wait == 200
+    assert "30 of 40 tenants, most waiting first; -o json has all" in lines
+    assert f"and {start - 20} pods of {start - 20} other kinds; -o json has all" in lines
+    assert f"and {wait - 20} pods of {wait - 20} other kinds; -o json has all" in lines
+    assert len(lines) < 250
+    assert max(map(len, lines)) <= 80
 
 
 def test_a_journal_is_equal_or_the_first_difference_is_status_1(
@@ -106,9 +129,8 @@ def test_a_file_that_is_no_snapshot_is_one_line_and_status_2(
     ("words", "said"),
     [
         (["replay", "/nonexistent/file"], "/nonexistent/file"),
-        (["replay"], "FILE"),
-        (["snapshot"], "--output"),
-        (["snapshot", "-o", "x", "--kubeconfig", "/nonexistent/config"], "/nonexistent/config"),
+        (["snapshot", "-o", "x"], "No such option .*-o"),
+        (["snapshot", "--out", "x", "--kubeconfig", "/nonexistent/config"], "/nonexistent/config"),
     ],
 )
 def test_invalid_words_are_one_line_and_status_2(
@@ -129,7 +151,7 @@ def test_a_cluster_that_is_away_is_status_1_and_writes_nothing(
     kubeconfig, target = tmp_path / "config", tmp_path / "out.json"
     kubeconfig.write_text(AWAY, encoding="utf-8")
 
-    assert main(["snapshot", "--kubeconfig", str(kubeconfig), "-o", str(target)]) == 1
+    assert main(["snapshot", "--kubeconfig", str(kubeconfig), "--out", str(target)]) == 1
     assert re.fullmatch(r"fairbind: tenants\.fairbind\.io: [^\n]*127\.0\.0\.1[^\n]*\n", capsys.readouterr().err)
     assert not target.exists()
 
@@ -144,13 +166,13 @@ def test_a_snapshot_goes_to_a_file_or_to_standard_output(
     monkeypatch.setattr(snapshots, "read_objects", list_nothing_real)
     target = tmp_path / "out.json"
 
-    assert main(["snapshot", "-o", str(target)]) == 0
-    assert main(["snapshot", "-o", "-"]) == 0
+    assert main(["snapshot", "--out", str(target)]) == 0
+    assert main(["snapshot"]) == 0
     assert target.read_text(encoding="utf-8") == capsys.readouterr().out == format_snapshot(make_two_tenants())
-    assert main(["snapshot", "-o", "-", "--anonymise"]) == 0
+    assert main(["snapshot", "--anonymise"]) == 0
     assert "n-1" not in capsys.readouterr().out
-    assert main(["snapshot", "-o", str(tmp_path / "no" / "folder")]) == 2
-    assert re.fullmatch(r"fairbind: --output: [^\n]+No such file[^\n]*\n", capsys.readouterr().err)
+    assert main(["snapshot", "--out", str(tmp_path / "no" / "folder")]) == 2
+    assert re.fullmatch(r"fairbind: --out: [^\n]+No such file[^\n]*\n", capsys.readouterr().err)
 
 
 def test_a_snapshot_is_simulated_with_the_same_bytes_side_by_side(

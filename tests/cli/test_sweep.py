@@ -78,7 +78,11 @@ def test_it_writes_tables_and_cells_and_prints_means_with_intervals(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[:3] == ["policy", "weights", "sizes"]
     assert [line.split()[:3] for line in lines[2:4]] == [["best-fit-drfh", "-", "-"], ["best-fit-drfh", "-", "n=5"]]
-    assert all("[" in line for line in lines[2:])
+    assert sum("[" in line for line in lines) >= CELLS // 2  # a mean with its interval for each pair of seeds
+    assert max(map(len, lines)) <= 80
+    assert main(["sweep", sweep, "--out", str(tmp_path / "out"), "--jobs", "1", "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)["intervals"]
+    assert found[0].keys() >= {"policy", "weights", "sizes", "tenant", "measure", "mean", "low", "high"}
 
 
 def test_results_are_the_same_from_several_processes(tmp_path: Path, alone: dict[str, bytes]) -> None:

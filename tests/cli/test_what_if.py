@@ -6,13 +6,16 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from fairbind.cli import main
 from fairbind.cluster.objects.dry_run import DryRun
+from fairbind.cluster.tenancy.tenants import parse_tenant
+from fairbind.what_if.changes import set_field
 from fairbind.what_if.snapshot_file import format_snapshot
 from fairbind.what_if.submission import ONE_POD, Manifests, make_trial_pod
-from what_if.snapshots import make_two_tenants
+from what_if.snapshots import make_tenant, make_two_tenants
 
 if TYPE_CHECKING:
     from fairbind.cli.cluster_listing import Source
@@ -50,11 +53,91 @@ def test_json_has_before_after_and_the_submission(file: str, job: str, capsys: p
     assert found.keys() == {"before", "after", "submit"}
     assert found["before"].keys() == found["after"].keys() == {"starts", "waits", "tenants"}
     assert found["submit"].keys() == {
-        *("starts_now", "pods", "starting", "nodes", "reason", "change", "wait_seconds", "not_applied"),
+        *("starts_now", "pods", "starting", "nodes", "groups", "reason", "change", "wait_seconds", "not_applied"),
     }
     assert (found["before"]["tenants"]["a"]["weight"], found["after"]["tenants"]["a"]["weight"]) == (1.0, 2.0)
     assert (found["before"]["tenants"]["a"]["pending"], found["after"]["tenants"]["a"]["pending"]) == (6, 9)
     assert (found["submit"]["starts_now"], found["submit"]["pods"]) == (False, 3)
+
+
+def test_the_table_has_inner_tenants_by_path_and_says_who_moves(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listed = make_two_tenants()
+    listed.tenants = [make_tenant("team", namespaces=[]), make_tenant("a", parent="team"), make_tenant("b")]
+    path = tmp_path / "cluster.json"
+    path.write_text(format_snapshot(listed), encoding="utf-8")
+    assert main(["what-if", str(path), "--set", "tenant.b.parent=team"]) == 0
+    shown = capsys.readouterr().out
+
+    rows = [line.split()[0] for line in shown.partition("\n\n")[2].partition("\n\n")[0].splitlines()[2:]]
+    assert rows == ["b", "team", "team/a"]
+    assert "b -> team/b" in shown
+    assert "0.500 -> 1.000" in shown
+
+
+SMALL_JOB = JOB.replace("cpu: 2", "cpu: 1")
+
+
+def test_a_limit_is_set_and_the_one_that_would_have_to_rise_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of an empty cluster of 8 CPUs; the job asks for 3. Limits of some nodes stay what they are."""
+    cluster, job = tmp_path / "cluster.json", tmp_path / "job.yaml"
+    listed = msgspec.structs.replace(make_two_tenants(), pods=[])
+    some = {"nodes": {"matchLabels": {"gpu": "none"}}, "resources": {"cpu": 1}}
+    tenants = [{**each, "spec": {**each["spec"], "limit": [some]}} for each in listed.tenants]
+    cluster.write_text(format_snapshot(msgspec.structs.replace(listed, tenants=tenants)), encoding="utf-8")
+    job.write_text(SMALL_JOB, encoding="utf-8")
+    options = ["what-if", str(cluster), "--submit", str(job), "-o", "json", "--set"]
+
+    assert main([*options, "tenant.a.limit.cpu=3"]) == 0
+    assert json.loads(capsys.readouterr().out)["submit"]["starts_now"] is True
+
+    assert main([*options, "tenant.a.limit.cpu=2500m"]) == 0
+    submit = json.loads(capsys.readouterr().out)["submit"]
+    assert submit["starts_now"] is False
+    assert "The limit for cpu of tenant a is reached." in submit["reason"]
+    assert submit["change"]["kind"] == "limit"
+    assert submit["change"]["option"] == "--set tenant.a.limit.cpu=5500m"
+    assert main([*options, "tenant.a.limit.cpu=5500m"]) == 0
+    assert json.loads(capsys.readouterr().out)["submit"]["starts_now"] is True
+
+
+def test_the_limit_of_a_parent_that_would_have_to_rise_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both limits are below the three cores that the job asks for."""
+    cluster, job = tmp_path / "cluster.json", tmp_path / "job.yaml"
+    listed = set_field(msgspec.structs.replace(make_two_tenants(), pods=[]), "a", "parent", "b")
+    for tenant in "ab":
+        listed = set_field(listed, tenant, "limit.cpu", "1")
+    cluster.write_text(format_snapshot(listed), encoding="utf-8")
+    job.write_text(SMALL_JOB, encoding="utf-8")
+
+    assert main(["what-if", str(cluster), "--submit", str(job), "-o", "json"]) == 0
+    change = json.loads(capsys.readouterr().out)["submit"]["change"]
+    assert change["tenant"] == "a, b"
+    assert change["option"] == "--set tenant.a.limit.cpu=4 --set tenant.b.limit.cpu=4"
+    assert main(["what-if", str(cluster), "--submit", str(job), "-o", "json", *change["option"].split()]) == 0
+    assert json.loads(capsys.readouterr().out)["submit"]["starts_now"] is True
+
+
+def test_a_place_in_the_tree_is_set(file: str) -> None:
+    listed = make_two_tenants()
+    for field, value, found in (
+        ("parent", "b", "b"),
+        ("priority", "-5", -5),
+        ("lending", "Never", "Never"),
+        ("guarantee.cpu", "2", [{"resources": {"cpu": "2"}}]),
+    ):
+        changed = set_field(listed, "a", field, value)
+        assert (
+            next(one["spec"] for one in changed.tenants if one["metadata"]["name"] == "a")[field.split(".")[0]] == found
+        )
+        assert main(["what-if", file, "--set", f"tenant.a.{field}={value}"]) == 0
+    below = set_field(listed, "a", "parent", "b")
+    assert parse_tenant(set_field(below, "a", "parent", "").tenants[0]).parent is None
 
 
 def test_without_a_submission_it_is_null(file: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,11 +160,12 @@ def test_the_table_says_what_changes(file: str, job: str, capsys: pytest.Capture
     assert main(["what-if", file, "--set", "tenant.a.weight=3", "--submit", job, "--run-time", "a=60"]) == 0
     shown = capsys.readouterr().out
 
-    assert "Now 8 pods start and 4 wait; after the changes 8 pods start and 7 wait." in shown
+    assert "Now 8 pods start and 4 wait; after the changes 8 pods start and 7 wait." in " ".join(shown.split())
     assert re.search(r"^a +1 -> 3 +0 +6 -> 9 +0\.500 -> 0\.750 ", shown, flags=re.MULTILINE)
-    assert re.search(r"^a/a-4 and 1 more +a +n-[12](, n-[12])?$", shown, flags=re.MULTILINE)
-    assert re.search(r"^b/b-2 and 1 more +b +0/2 nodes are available", shown, flags=re.MULTILINE)
+    assert re.search(r"^a/a-4 +a +2\n    on n-[12](, n-[12])?$", shown, flags=re.MULTILINE)
+    assert re.search(r"^b/b-2 +b +2\n    0/2 nodes are available", shown, flags=re.MULTILINE)
     assert "Submitted: 0 of 3 pods of tenant a start now." in shown
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_a_job_that_starts_is_one_line(file: str, job: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,8 +179,18 @@ def test_a_job_that_starts_is_one_line(file: str, job: str, capsys: pytest.Captu
     ("words", "said"),
     [
         (["--set", "tenant.a=2"], r"tenant\.a=2.* must be as tenant\.a\.weight=2"),
+        (["--set", "tenant.a.limit.cpu=-1"], r"tenant\.a\.limit\[0\].resources\[cpu\] must be a quantity of 0 or more"),
         (["--set", "tenant.c.weight=2"], r'--set: "c" is no Tenant and no namespace without one here'),
         (["--set", "tenant.a.weight=-1"], r"tenant\.a\.weight must be"),
+        (["--set", "tenant.a.weight="], r"tenant\.a\.weight must be"),
+        (["--set", "tenant.a.priority=high"], r"tenant\.a\.priority must be a whole number from -1000 to 1000"),
+        (["--set", "tenant.a.lending=Sometimes"], r"tenant\.a\.lending must be Always or Never"),
+        (["--set", "tenant.a.parent=c"], r'tenant\.a\.parent: "c" is no Tenant here'),
+        (["--set", "tenant.a.parent=a"], r"tenant\.a\.parent must be the name of another Tenant"),
+        (
+            ["--set", "tenant.a.parent=b", "--set", "tenant.b.parent=a"],
+            r"--set: tenant\.b\.parent must be another Tenant: the tenant would be above itself: b/a/b",
+        ),
         (["--add-nodes", "n-1"], r"n-1.* must be as like=gpu-1,count=10"),
         (["--add-nodes", "like=n-1,count=-3"], r"must be as like="),
         (["--add-nodes", "like=n-7"], r'--add-nodes: "n-7" is no node here'),
@@ -162,10 +256,8 @@ def test_a_file_of_several_documents_is_submitted_whole(
 
 def test_the_table_names_what_was_not_applied(file: str, job: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["what-if", file, "--submit", job]) == 0
-    assert (
-        "Not applied to the pods: admission webhooks, admission policies and ResourceQuotas; defaults and bounds of "
-        in (capsys.readouterr().out)
-    )
+    said = "Not applied to the pods: admission webhooks, admission policies and ResourceQuotas; defaults and bounds of "
+    assert said in " ".join(capsys.readouterr().out.split())
 
 
 def test_on_a_cluster_a_pod_of_each_template_is_tried(

@@ -27,7 +27,12 @@ FULL_NAMES = {
     "fairbind_tenant_weight": {"tenant"},
     "fairbind_tenant_fair_share": {"tenant"},
     "fairbind_tenant_allocated": {"tenant", "resource", "unit"},
+    "fairbind_tenant_limit": {"tenant", "resource", "unit"},
+    "fairbind_tenant_guarantee": {"tenant", "resource", "unit"},
+    "fairbind_tenant_kept_back": {"tenant", "resource", "unit"},
+    "fairbind_tenant_parent_info": {"tenant", "parent"},
     "fairbind_reserved": {"tenant", "resource", "unit"},
+    "fairbind_scattered": {"resource", "unit"},
     "fairbind_tenant_share_gap": {"tenant", "cause"},
     "fairbind_tenant_resource_seconds_total": {"tenant", "resource", "unit"},
     "fairbind_tenant_oldest_pending_seconds": {"tenant"},
@@ -75,6 +80,10 @@ def make_tenant(name: str, **changes: object) -> TenantOverview:
         "dominant_resource": "cpu",
         "weighted_share": 0.25,
         "allocated": {"cpu": 1.5, "memory": 1024.0},
+        "limit": {"cpu": 4.0},
+        "guaranteed": {"cpu": 2.0},
+        "kept_back": {"cpu": 0.5},
+        "parent": "top",
         "running": 3,
         "pending": {"insufficient": 4},
         "virtual_dominant_shares": {"node-a": 0.75},
@@ -101,6 +110,7 @@ def make_overview(*tenants: TenantOverview) -> ClusterOverview:
         counting=frozenset({"cpu"}),
         classes=(ServerClassOverview("node-a", 3, {"cpu": 8.0}, {"cpu": 1.5}),),
         namespaces={"shop": "a", "lab": "ns/lab"},
+        scattered={"cpu": 3.0},
         node_faults={"node-a": "status.allocatable: more than 64 resources"},
         refusing_nodes=("node-b", "node-c"),
         left_out=("example.com/one", "example.com/other"),
@@ -128,6 +138,12 @@ def test_every_promised_metric_is_served_with_its_type_and_help() -> None:
     assert own == {spec.name.removesuffix("_total") for spec in METRICS}
 
 
+def test_what_is_scattered() -> None:
+    metrics = Metrics()
+    metrics.overview_changed(make_overview())
+    assert sample(metrics, "fairbind_scattered", resource="cpu", unit="core") == 3.0
+
+
 def test_a_tenants_numbers() -> None:
     metrics = Metrics()
     metrics.overview_changed(make_overview(make_tenant("a")))
@@ -138,12 +154,41 @@ def test_a_tenants_numbers() -> None:
     assert sample(metrics, "fairbind_tenant_dominant_resource", tenant="a", resource="cpu") == 1.0
     assert sample(metrics, "fairbind_tenant_dominant_resource", tenant="a", resource="memory") == 0.0
     assert sample(metrics, "fairbind_tenant_allocated", tenant="a", resource="memory", unit="byte") == 1024.0
+    assert sample(metrics, "fairbind_tenant_limit", tenant="a", resource="cpu", unit="core") == 4.0
+    assert sample(metrics, "fairbind_tenant_guarantee", tenant="a", resource="cpu", unit="core") == 2.0
+    assert sample(metrics, "fairbind_tenant_kept_back", tenant="a", resource="cpu", unit="core") == 0.5
+    assert sample(metrics, "fairbind_tenant_parent_info", tenant="a", parent="top") == 1.0
     assert sample(metrics, "fairbind_tenant_share_gap", tenant="a", cause="reserved") == 0.25
     assert sample(metrics, "fairbind_reserved", tenant="a", resource="cpu", unit="core") == 4.0
     assert sample(metrics, "fairbind_tenant_virtual_dominant_share", tenant="a", server_class="node-a") == 0.75
     assert sample(metrics, "fairbind_tenant_running_pods", tenant="a") == 3.0
     assert sample(metrics, "fairbind_tenant_pending_pods", tenant="a", reason="insufficient") == 4.0
     assert sample(metrics, "fairbind_tenant_pending_pods", tenant="a", reason="gated") == 0.0
+
+
+def test_amounts_are_of_leaves_and_shares_of_all_below() -> None:
+    """`top` has namespaces of its own beside `a`; of the users of `u` one is shown, and the rest together."""
+    metrics, now = Metrics(clock=lambda: now[0]), [0.0]
+    own, top = make_tenant("top", parent="top", running=1), make_tenant("top", parent=None, running=4, weight=3.0)
+    a, inner = make_tenant("a", parent="top"), make_tenant("u", parent=None)
+    users = [make_tenant(f"{name}@u", parent="u") for name in ("x", "y", "z")]
+    shown = (make_tenant("*@u", parent="u", running=6), a, top, inner, users[0])
+    metrics.overview_changed(replace(make_overview(own, a, *users), shown=shown))
+    for user in ("x@u", "y@u"):
+        metrics.pod_scheduled(user, 1.0)
+
+    assert sample(metrics, "fairbind_tenant_running_pods", tenant="top") == 1.0
+    assert sample(metrics, "fairbind_tenant_weight", tenant="top") == 3.0
+    assert sample(metrics, "fairbind_tenant_running_pods", tenant="u") is None
+    assert [sample(metrics, "fairbind_tenant_running_pods", tenant=f"{name}@u") for name in "x*y"] == [3.0, 6.0, None]
+    assert sample(metrics, "fairbind_tenant_parent_info", tenant="x@u", parent="u") == 1.0
+    assert sample(metrics, "fairbind_tenant_parent_info", tenant="top", parent="top") is None
+    assert sample(metrics, "fairbind_pod_scheduling_duration_seconds_count", tenant="u") == 2.0
+    now[0] = 10.0
+    seconds = {"resource": "cpu", "unit": "core"}
+    assert sample(metrics, "fairbind_tenant_resource_seconds_total", tenant="u", **seconds) == 45.0
+    metrics.overview_changed(replace(make_overview(own), shown=(top,)))
+    assert sample(metrics, "fairbind_pod_scheduling_duration_seconds_count", tenant="u") is None
 
 
 def test_the_clusters_numbers() -> None:

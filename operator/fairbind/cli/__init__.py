@@ -1,14 +1,10 @@
 """The command line: the only place that puts the parts together.
 
-Errors are one line on stderr. Exit status 2: what was typed, the problem or the kubeconfig is invalid. 1: it
-failed while it ran. A traceback only with --debug. Imports that cost time are made by the command that needs them, so
-that `fairbind --version` answers at once.
+Imports that cost time are made by the command that needs them, so that `fairbind --version` answers at once.
 """
 
 from __future__ import annotations
 
-import sys
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,45 +13,51 @@ import click
 
 from fairbind import __version__
 from fairbind.cli.cluster_options import (
-    context_option,
     extender_options,
-    file_argument,
     gate_options,
+    kept_places_option,
     kubeconfig_option,
-    listed_scheduler_name_option,
     namespace_option,
-    own_namespace_option,
-    scheduler_name_option,
+    scheduler_names_option,
     show_taints_option,
+    source_options,
+    tenant_view_option,
 )
-from fairbind.cli.exit_status import EXIT_BAD_INPUT, EXIT_FAILURE, EXIT_INTERRUPTED
+from fairbind.cli.command_sections import SectionedGroup
+from fairbind.cli.import_command import import_queues
 from fairbind.cli.logs import LOG_FORMATS, LOG_LEVELS, LogFormat
 from fairbind.cli.mechanisms.commands import COMMANDS as MECHANISM_COMMANDS
 from fairbind.cli.open_gates_command import open_gates
 from fairbind.cli.options import debug_option, output_option
+from fairbind.cli.program import run_program
 from fairbind.cli.reproduce_command import reproduce
 from fairbind.cli.simulate import simulate
 from fairbind.cli.snapshot_commands import replay, snapshot
-from fairbind.cli.standard_output import drop_unwritten_output, reserve_standard_output
 from fairbind.cli.sweep_command import sweep
 from fairbind.cli.trace_command import trace
 from fairbind.cli.what_if_command import advise, what_if
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=SectionedGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog='\b\nCompletion in bash (zsh and fish likewise):\n  $ eval "$(_FAIRBIND_COMPLETE=bash_source fairbind)"',
+)
 @click.version_option(__version__, prog_name="fairbind", message="%(prog)s %(version)s")
 @debug_option
 def commands() -> None:
     """Share a Kubernetes cluster fairly between tenants, also when its nodes differ."""
 
 
-for _command in (*MECHANISM_COMMANDS, simulate, sweep, trace, snapshot, replay, what_if, advise, reproduce, open_gates):
+for _command in (
+    *MECHANISM_COMMANDS, simulate, sweep, trace, snapshot, replay, what_if, advise, reproduce, import_queues, open_gates
+):  # fmt: skip
     commands.add_command(_command)
 
 
 @commands.command(short_help="Watch a cluster and bind its pods.")
 @kubeconfig_option
-@namespace_option("Namespace of the lease that decides which replica leads.")
+@namespace_option("Keep the lease that decides which replica leads in this namespace.")
 @click.option(
     "--metrics-address",
     metavar="HOST:PORT",
@@ -63,7 +65,7 @@ for _command in (*MECHANISM_COMMANDS, simulate, sweep, trace, snapshot, replay, 
     default=":8080",
     show_default=True,
     show_envvar=True,
-    help="Where to serve /metrics, /healthz and /readyz. No host means every address, of IPv4 and IPv6. Port 0 takes a "
+    help="Serve /metrics, /healthz and /readyz here. No host means every address, of IPv4 and IPv6. Port 0 takes a "
     "free one and logs it.",
 )
 @click.option(
@@ -91,8 +93,10 @@ for _command in (*MECHANISM_COMMANDS, simulate, sweep, trace, snapshot, replay, 
     show_envvar=True,
     help="Take only tokens that are made for this audience: a stolen one is worth nothing elsewhere. May be repeated.",
 )
-@scheduler_name_option("Bind the pods whose spec.schedulerName is this.")
+@scheduler_names_option("Bind the pods whose spec.schedulerName is this.")
+@kept_places_option
 @show_taints_option
+@tenant_view_option
 @gate_options
 @extender_options
 @click.option(
@@ -102,7 +106,7 @@ for _command in (*MECHANISM_COMMANDS, simulate, sweep, trace, snapshot, replay, 
     default="console",
     show_default=True,
     show_envvar=True,
-    help="Lines for people, coloured on a terminal, or JSON objects.",
+    help="Write lines for people, coloured on a terminal, or JSON objects.",
 )
 @click.option(
     "--log-level",
@@ -111,7 +115,7 @@ for _command in (*MECHANISM_COMMANDS, simulate, sweep, trace, snapshot, replay, 
     default="info",
     show_default=True,
     show_envvar=True,
-    help="The least level that is shown. debug shows every binding and every cycle.",
+    help="Show this level and those above. debug shows every binding and every cycle.",
 )
 @click.option(
     "--journal",
@@ -130,8 +134,10 @@ def operator(
     metrics_tls: str | None,
     metrics_authentication: bool,
     metrics_audiences: tuple[str, ...],
-    scheduler_name: str,
+    scheduler_names: tuple[str, ...],
+    kept_seconds: float,
     show_taints: bool,
+    tenant_view: str,
     mode: str,
     gate_scheduler_name: str,
     max_ungated: int,
@@ -181,10 +187,12 @@ def operator(
         metrics_tls=metrics_tls,
         metrics_authentication=metrics_authentication,
         metrics_audiences=metrics_audiences,
-        scheduler_name=scheduler_name,
+        scheduler_names=scheduler_names,
+        kept_seconds=kept_seconds,
         gates=gates if mode == "gate" else None,
         extender=extender if mode == "extender" else None,
         shows_taints=show_taints,
+        tenant_view=tenant_view,
         log_format=log_format,
         log_level=log_level,
         journal=journal,
@@ -195,11 +203,7 @@ def operator(
     short_help="Say who envies whom in a cluster, and who would do better alone.",
     epilog="\b\nExample:\n  $ fairbind audit cluster.json",
 )
-@file_argument
-@kubeconfig_option
-@context_option
-@own_namespace_option
-@listed_scheduler_name_option("Pods wait for fairbind when their spec.schedulerName is this.")
+@source_options("Count pods of this spec.schedulerName as waiting for fairbind.")
 @output_option("table", "json", "yaml")
 @debug_option
 def audit(*, file: str | None, output: str, **given: Any) -> None:
@@ -216,12 +220,28 @@ def audit(*, file: str | None, output: str, **given: Any) -> None:
     print_audit(Source("audit", file, **given), output)
 
 
+@commands.command(
+    short_help="Say who is below whom, and what each tenant holds.",
+    epilog="\b\nExample:\n  $ fairbind tree cluster.json",
+)
+@source_options("Count pods of this spec.schedulerName as waiting for fairbind.")
+@output_option("table", "json", "yaml")
+@debug_option
+def tree(*, file: str | None, output: str, **given: Any) -> None:
+    """Print the tree of tenants: what each holds, is guaranteed, would be fair, and how many of its pods wait.
+
+    FILE is from `fairbind snapshot`, - for standard input; without it the cluster of the kubeconfig is listed. The
+    numbers of a tenant with others below it are of all of them together; pods of its own namespaces are one more
+    child, of its own name.
+    """
+    from fairbind.cli.cluster_listing import Source  # noqa: PLC0415 - imports what speaks to clusters
+    from fairbind.cli.tree import print_tree  # noqa: PLC0415 - as above
+
+    print_tree(Source("tree", file, **given), output)
+
+
 @commands.command(short_help="Write a cluster as a problem file.")
-@file_argument
-@kubeconfig_option
-@context_option
-@own_namespace_option
-@listed_scheduler_name_option("Pending pods count when their spec.schedulerName is this.")
+@source_options("Count pending pods of this spec.schedulerName.")
 @output_option("yaml", "json", "csv")
 @debug_option
 def problem(*, file: str | None, output: str, **given: Any) -> None:
@@ -239,54 +259,5 @@ def problem(*, file: str | None, output: str, **given: Any) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit status.
-
-    arguments: None means those of the process, whose standard output is then for the command's answer alone.
-    """
-    if arguments is not None:
-        return _run(list(arguments))
-    reserve_standard_output()
-    status = _run(sys.argv[1:])
-    drop_unwritten_output()
-    return status
-
-
-def _run(words: list[str]) -> int:
-    try:
-        result = commands.main(words, prog_name="fairbind", standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message(), err=True)
-        return EXIT_BAD_INPUT
-    except click.ClickException as error:
-        command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "fairbind"
-        return _fail(f"{' '.join(error.format_message().split())} (try '{command} --help')", EXIT_BAD_INPUT)
-    except (click.Abort, KeyboardInterrupt):
-        return EXIT_INTERRUPTED
-    except Exception as error:  # noqa: BLE001 - the last one to say in a line what went wrong
-        return _report_failure(error, shows_traceback="--debug" in words)
-    return result if isinstance(result, int) else 0
-
-
-def _report_failure(error: Exception, *, shows_traceback: bool) -> int:
-    from fairbind.kube.client.errors import PermanentClusterError  # noqa: PLC0415 - only failures need it
-    from fairbind.model.errors import FairbindError, InvalidProblemError  # noqa: PLC0415
-
-    if shows_traceback:
-        traceback.print_exception(error)
-    if isinstance(error, PermanentClusterError | InvalidProblemError):
-        return _fail(str(error), EXIT_BAD_INPUT)
-    if isinstance(error, FairbindError):
-        return _fail(str(error), EXIT_FAILURE)
-    if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("fairbind."):
-        missing = f"the operator's image has no {error.name}"
-        return _fail(f"{missing}: install the wheel for simulations and research (pip install fairbind)", EXIT_FAILURE)
-    if isinstance(error, OSError) and error.strerror:  # a full disk below the output, say
-        where = "" if error.filename is None else f": {error.filename}"
-        return _fail(f"{error.strerror}{where}", EXIT_FAILURE)
-    hint = "" if shows_traceback else " (a bug; --debug shows where)"
-    return _fail(f"{type(error).__name__}: {error}{hint}", EXIT_FAILURE)
-
-
-def _fail(message: str, status: int) -> int:
-    click.echo(f"fairbind: {message}", err=True)
-    return status
+    """Run one command and return the exit status, see `run_program`."""
+    return run_program(commands, "fairbind", arguments)

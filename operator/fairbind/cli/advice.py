@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from fairbind.cli.cluster_listing import Source, read_objects
 from fairbind.cli.documents import format_document
-from fairbind.cli.mechanisms.tables import find_width, lay_out, lay_out_columns, write_text
+from fairbind.cli.mechanisms.tables import find_width, lay_out, lay_out_columns, wrap, write_text
+from fairbind.cli.pod_groups import MOST_TENANTS, choose_tenants
 from fairbind.what_if.advice import Advice, advise
-
-MOST_TENANTS = 30
-"""A table shows so many tenants; JSON and YAML have all."""
 
 
 def print_advice(source: Source, output: str) -> None:
@@ -22,28 +20,41 @@ def print_advice(source: Source, output: str) -> None:
 
 def format_advice(found: Advice) -> list[str]:
     """Return the advice as lines for a terminal."""
-    lines = [f"Policy {found.policy}. Fair shares (exact dominant shares) for what tenants run and want now:", ""]
-    shown = list(found.weights)
-    if len(shown) > MOST_TENANTS:
-        shown = list(dict.fromkeys([*(loss.tenant for loss in found.losses), *shown]))[:MOST_TENANTS]
+    lines = [*_wrap(f"Recommended: {found.recommended} (now {found.policy}): {found.reason}."), ""]
+    lines += _show_losses(found)
+    lines += _wrap(
+        "Fair shares for what tenants run and want now, by each policy's exact mechanism. Each is of the resource that "
+        "the tenant needs most, so they may add up to more than 100%."
+    )
+    lines.append("")
+    places = {loss.tenant: place for place, loss in enumerate(found.losses)}
+    names = list(found.weights)
+    shown, others = choose_tenants(names, lambda name: places.get(name, len(places)), "those that lose most")
     columns = [["weight", *(f"{found.weights[name]:g}" for name in shown)]]
     columns += [
-        [policy, *(f"{shares.get(name, 0.0):.3f}" for name in shown)] for policy, shares in found.fair_shares.items()
+        [policy, *(f"{shares.get(name, 0.0):.1%}" for name in shown)] for policy, shares in found.fair_shares.items()
     ]
     for table in lay_out_columns(["tenant", *shown], columns, width=find_width()):
         lines += [*table, ""]
-    if len(found.weights) > MOST_TENANTS:
-        lines += [f"{MOST_TENANTS} of {len(found.weights)} tenants, those that lose most first; -o json has all", ""]
-    lines += [f"No fair shares under {policy}: {reason}." for policy, reason in found.left_out.items()]
-    if found.losses:
-        rows = [["loses by totals", "by totals", "by classes of nodes", "loses"]]
-        rows += [
-            [loss.tenant, f"{loss.by_totals:.3f}", f"{loss.by_classes:.3f}", f"{loss.part:.0%}"]
-            for loss in found.losses[:MOST_TENANTS]
-        ]
-        lines += lay_out(rows)
-        if len(found.losses) > MOST_TENANTS:
-            lines.append(f"{MOST_TENANTS} of {len(found.losses)} that lose; -o json has all")
-    else:
-        lines.append("No tenant loses a fifth or more by totals.")
-    return [*lines, "", f"Recommended: {found.recommended}: {found.reason}."]
+    lines += [*others, ""] if others else []
+    for policy, reason in found.left_out.items():
+        lines += _wrap(f"No fair shares under {policy}: {reason}.")
+    return lines
+
+
+def _show_losses(found: Advice) -> list[str]:
+    if not found.losses:
+        return []
+    rows = [["hurt by totals", "fair pods by totals", "by classes of nodes", "loses"]]
+    rows += [
+        [loss.tenant, f"{loss.pods_by_totals:.1f}", f"{loss.pods_by_classes:.1f}", f"{loss.part:.0%}"]
+        for loss in found.losses[:MOST_TENANTS]
+    ]
+    more = []
+    if len(found.losses) > MOST_TENANTS:
+        more = [f"{MOST_TENANTS} of {len(found.losses)} that lose; -o json has all"]
+    return [*lay_out(rows), *more, ""]
+
+
+def _wrap(text: str) -> list[str]:
+    return wrap(text, width=find_width())

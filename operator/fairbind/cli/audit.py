@@ -9,9 +9,11 @@ import click
 
 from fairbind.cli.cluster_listing import Source, read_cluster
 from fairbind.cli.documents import format_document
-from fairbind.cli.mechanisms.tables import lay_out
+from fairbind.cli.mechanisms.tables import find_width, lay_out, wrap
+from fairbind.cli.pod_groups import choose_tenants
 from fairbind.cluster.cache.cache import ClusterCache
-from fairbind.model.overview import ClusterOverview
+from fairbind.cluster.cache.tenant_paths import list_inner, name_path
+from fairbind.model.overview import ClusterOverview, TenantOverview
 from fairbind.scheduling.fair_shares.audit import AuditReport, Finding, audit, make_audit_scene
 from fairbind.scheduling.fair_shares.problem import make_exact_problem, solve_exactly
 
@@ -33,31 +35,36 @@ def compute_report(cache: ClusterCache) -> tuple[str, ClusterOverview, AuditRepo
     """Return the cluster's policy, its overview with exact fair shares, and the audit."""
     snapshot = cache.build_detailed_snapshot()
     problem = make_exact_problem(snapshot, cache.settings)
-    fair_shares = None if problem is None else solve_exactly(problem).fair_shares
+    exact = None if problem is None else solve_exactly(problem)
+    fair_shares, inner_shares = (None, None) if exact is None else (exact.fair_shares, exact.inner_shares)
     return (
         cache.settings.policy,
-        cache.queries.build_overview(fair_shares),
+        cache.queries.build_overview(fair_shares, inner_shares),
         audit(make_audit_scene(snapshot), fair_shares),
     )
 
 
 def describe_report(policy: str, overview: ClusterOverview, report: AuditReport) -> dict[str, Any]:
     """Return the audit as JSON values."""
+    inner = {tenant.name: _describe_tenant(tenant) for tenant in list_inner(overview)}
     return {
         "policy": policy,
         "compared": report.compared,
         "shareError": overview.share_error,
-        "tenants": {
-            tenant.name: {
-                "weight": tenant.weight,
-                "dominantShare": tenant.dominant_share,
-                "fairShare": tenant.fair_share,
-                "backlogged": tenant.backlogged,
-            }
-            for tenant in overview.tenants
-        },
+        "tenants": {tenant.name: _describe_tenant(tenant) for tenant in overview.tenants},
+        **({"innerTenants": inner} if inner else {}),
         "envy": [_describe(finding) for finding in report.envies],
         "sharingIncentiveViolations": [_describe(finding) for finding in report.sharing_incentive_violations],
+    }
+
+
+def _describe_tenant(tenant: TenantOverview) -> dict[str, Any]:
+    return {
+        **({} if tenant.parent is None else {"parent": tenant.parent}),
+        "weight": tenant.weight,
+        "dominantShare": tenant.dominant_share,
+        "fairShare": tenant.fair_share,
+        "backlogged": tenant.backlogged,
     }
 
 
@@ -74,15 +81,26 @@ def _describe(finding: Finding) -> dict[str, Any]:
 
 def format_report(policy: str, overview: ClusterOverview, report: AuditReport) -> list[str]:
     """Return the audit as lines for a terminal."""
+    tenants = {tenant.name: tenant for tenant in overview.tenants}
+    if inner := list_inner(overview):
+        tenants = {name_path(tenant, overview): tenant for tenant in (*inner, *overview.tenants)}
+        tenants = dict(sorted(tenants.items()))
+    names, others = choose_tenants(list(tenants), lambda name: _find_excess(tenants[name]), "the worst off")
     rows = [["tenant", "weight", "share", "fair share", "waits"]]
-    for tenant in overview.tenants:
+    for name, tenant in ((name, tenants[name]) for name in names):
         fair = "-" if tenant.fair_share is None else f"{tenant.fair_share:.3f}"
         waits = "yes" if tenant.backlogged else "no"
-        rows.append([tenant.name, f"{tenant.weight:g}", f"{tenant.dominant_share:.3f}", fair, waits])
-    lines = [f"Policy {policy}; {report.compared} tenants that want something; dominant shares.", "", *lay_out(rows)]
+        rows.append([name, f"{tenant.weight:g}", f"{tenant.dominant_share:.3f}", fair, waits])
+    told = f"Policy {policy}; {report.compared} tenants that want something; dominant shares."
+    lines = [*wrap(told, width=find_width()), "", *lay_out(rows), *others]
     lines += ["", *_format_findings("Envy: who could run more with what another holds", report.envies)]
     alone = "Sharing incentive: who could run more in a cluster of its own"
     return [*lines, "", *_format_findings(alone, report.sharing_incentive_violations)]
+
+
+def _find_excess(tenant: TenantOverview) -> float:
+    """Return by how much a tenant is above its fair share; below 0 for those that are worst off."""
+    return tenant.dominant_share - (tenant.fair_share or 0.0)
 
 
 def _format_findings(title: str, findings: Sequence[Finding]) -> list[str]:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import click
-from click.core import ParameterSource
 
 from fairbind import __version__
+from fairbind.cli.impersonation import find_impersonation_headers
 from fairbind.cli.mechanisms.reading import read_document
+from fairbind.cli.options import is_typed
 from fairbind.cluster.cache.cache import ClusterCache
 from fairbind.cluster.objects.dry_run import DryRun
 from fairbind.kube.client.api import ApiClient
@@ -22,6 +24,7 @@ from fairbind.kube.client.dry_run import create_on_trial
 from fairbind.kube.operator.administration_log import AdministrationLog
 from fairbind.kube.operator.list_once import list_cluster_once
 from fairbind.model.errors import InvalidProblemError
+from fairbind.what_if.declared_tenants import declare_tenants, parse_declarations
 from fairbind.what_if.listed_objects import DEFAULT_SCHEDULER_NAME, ListedObjects, build_cache
 from fairbind.what_if.snapshot_file import parse_snapshot
 from fairbind.what_if.submission import Manifests, make_trial_pod
@@ -35,6 +38,7 @@ class Source:
 
     command: named in the requests' user agent. file: of `fairbind snapshot`; None: the cluster of the kubeconfig.
     namespace: the operator's. scheduler_name: pods wait when they name it; None: what the file says, or fairbind.
+    tenants: those of --tenant: name, namespaces and weight.
     """
 
     command: str
@@ -43,29 +47,46 @@ class Source:
     context: str | None
     namespace: str
     scheduler_name: str | None
+    tenants: tuple[tuple[str, str, str | None], ...] = ()
 
 
 def read_objects(source: Source) -> ListedObjects:
     """Return the objects of a file, or of the cluster as it is now.
 
-    Raises InvalidProblemError for a file, FairbindError when the cluster cannot be listed, PermanentClusterError for an
-    invalid kubeconfig.
+    Raises InvalidProblemError for a file or a tenant, FairbindError when the cluster cannot be listed,
+    PermanentClusterError for an invalid kubeconfig.
     """
-    if source.file is None:
-        return _list_objects(source)
+    listed = _list_objects(source) if source.file is None else _read_file(source, source.file)
+    listed = declare_tenants(listed, parse_declarations(source.tenants))
+    if source.scheduler_name is None:
+        _hint_at_scheduler(listed)
+    return listed
+
+
+def _read_file(source: Source, file: str) -> ListedObjects:
     for option in ("context", "kubeconfig"):
-        if _is_typed(option):
-            raise InvalidProblemError(f"FILE: must be left out beside --{option}, but is {source.file!r}")
-    listed = parse_snapshot(read_document(source.file))
+        if is_typed(option):
+            raise InvalidProblemError(f"FILE: must be left out beside --{option}, but is {file!r}")
+    listed = parse_snapshot(read_document(file))
     if source.scheduler_name is not None:
         listed.scheduler_name = source.scheduler_name
     return listed
 
 
-def _is_typed(option: str) -> bool:
-    """Tell whether an option stands on the command line, rather than in an environment variable for all commands."""
-    context = click.get_current_context(silent=True)
-    return context is not None and context.get_parameter_source(option) is ParameterSource.COMMANDLINE
+def _hint_at_scheduler(listed: ListedObjects) -> None:
+    """Say on standard error when pods wait, but all of them for other schedulers: the answer is then about none."""
+    waiting = Counter(
+        pod.spec.scheduler_name
+        for pod in listed.pods
+        if pod.spec.scheduler_name and not pod.spec.node_name and pod.metadata.deletion_timestamp is None
+    )
+    if waiting and listed.scheduler_name not in waiting:
+        name, count = min(waiting.items(), key=lambda item: (-item[1], item[0]))
+        click.echo(
+            f"fairbind: no pod waits for {listed.scheduler_name}; {count} wait for {name}: add --scheduler-name {name} "
+            "to ask about them",
+            err=True,
+        )
 
 
 def read_cluster(source: Source) -> ClusterCache:
@@ -79,7 +100,7 @@ def _list_objects(source: Source) -> ListedObjects:
     async def look(api: ApiClient) -> ListedObjects:
         return await list_cluster_once(api, name, source.namespace, time.time())
 
-    return _ask(source, look)
+    return ask_cluster(source, look)
 
 
 def create_on_cluster_trial(source: Source, manifests: Manifests) -> list[DryRun] | None:
@@ -93,14 +114,16 @@ def create_on_cluster_trial(source: Source, manifests: Manifests) -> list[DryRun
             for template in manifests.templates
         ]
 
-    return _ask(source, create)
+    return ask_cluster(source, create)
 
 
-def _ask(source: Source, ask: Callable[[ApiClient], Awaitable[Answer]]) -> Answer:
+def ask_cluster(source: Source, ask: Callable[[ApiClient], Awaitable[Answer]]) -> Answer:
+    """Return what a question to the API server of a source's cluster has for an answer."""
     credentials = load_credentials(source.kubeconfig, context=source.context)
 
     async def run() -> Answer:
-        api = ApiClient(credentials, user_agent=f"fairbind-{source.command}/{__version__}")
+        agent = f"fairbind-{source.command}/{__version__}"
+        api = ApiClient(credentials, user_agent=agent, headers=find_impersonation_headers())
         try:
             return await ask(api)
         finally:

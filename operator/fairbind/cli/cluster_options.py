@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from fairbind.cli.options import Command
+from fairbind.cli.completion import FILE
+from fairbind.cli.options import Command, Words
 
 DEFAULT_NAMESPACE = "fairbind-system"
 DEFAULT_SCHEDULER_NAME = "fairbind"
@@ -40,14 +41,15 @@ check_namespace = _check_name(63, re.compile(_LABEL))
 check_scheduler_name = _check_name(253, re.compile(rf"{_LABEL}(\.{_LABEL})*"))
 
 
-file_argument = click.argument("file", required=False)
+file_argument = click.argument("file", required=False, type=FILE)
 
 kubeconfig_option = click.option(
     "--kubeconfig",
     type=click.Path(path_type=Path),
     envvar="FAIRBIND_KUBECONFIG",
     show_envvar=True,
-    help="File that says how to reach the cluster. Without it: KUBECONFIG, the pod's service account, ~/.kube/config.",
+    help="Read from this file how to reach the cluster. Without it: KUBECONFIG, the pod's service account, "
+    "~/.kube/config.",
 )
 
 
@@ -69,6 +71,21 @@ def scheduler_name_option(about: str) -> Callable[[Command], Command]:
     return _make_scheduler_name_option(about, default=DEFAULT_SCHEDULER_NAME, show_default=True)
 
 
+def scheduler_names_option(about: str) -> Callable[[Command], Command]:
+    """Return the option --scheduler-name with this help, which may be given several times."""
+    return click.option(
+        "--scheduler-name",
+        "scheduler_names",
+        multiple=True,
+        callback=_check_names,
+        envvar="FAIRBIND_SCHEDULER_NAME",
+        default=[DEFAULT_SCHEDULER_NAME],
+        show_default=True,
+        show_envvar=True,
+        help=f"{about} May be given several times: operators overwrite it in the pods that they make.",
+    )
+
+
 def listed_scheduler_name_option(about: str) -> Callable[[Command], Command]:
     """Return the option --scheduler-name of a command that may read a file, which names a scheduler itself."""
     return _make_scheduler_name_option(
@@ -88,9 +105,32 @@ def _make_scheduler_name_option(about: str, **attributes: Any) -> Callable[[Comm
 
 
 context_option = click.option(
-    "--context", metavar="NAME", help="Context of the kubeconfig; without it the current one."
+    "--context", metavar="NAME", help="Use this context of the kubeconfig; without it the current one."
 )
-own_namespace_option = namespace_option("Namespace that the operator runs in; its pods belong to no tenant.")
+own_namespace_option = namespace_option("Name the namespace that the operator runs in; its pods belong to no tenant.")
+tenant_option = click.option(
+    "--tenant",
+    "tenants",
+    metavar="NAME=NAMESPACE,...[:WEIGHT]",
+    type=Words("tenant", r"([^=,:]+)=([^=,:]+(?:,[^=,:]+)*)(?::(.+))?", "research=ml,ml-dev:2"),
+    multiple=True,
+    help="Count these namespaces as a tenant of this name, in place of the one that they belong to. Its weight is 1 "
+    "where none is given. Nothing is written to the cluster.",
+)
+
+
+def live_options(function: Command) -> Command:
+    """Add what says which live cluster is looked at."""
+    return _add((kubeconfig_option, context_option, own_namespace_option), function)
+
+
+def source_options(scheduler_name: str) -> Callable[[Command], Command]:
+    """Return what a command takes that looks at a live cluster or at a file of one.
+
+    scheduler_name: the help of --scheduler-name.
+    """
+    options = (file_argument, live_options, listed_scheduler_name_option(scheduler_name), tenant_option)
+    return lambda function: _add(options, function)
 
 
 def _setting(name: str, *names: str, **attributes: Any) -> Callable[[Command], Command]:
@@ -108,6 +148,16 @@ show_taints_option = _setting(
 )
 
 
+tenant_view_option = _setting(
+    "--tenant-view",
+    type=click.Choice(["off", "own", "all"]),
+    default="off",
+    help="Show members of namespaces what their tenant holds, what would be fair and why their pods wait, by a "
+    "ShareReport in each namespace with pods. own: no report names another tenant. all: reports name those that come "
+    "before.",
+)
+
+
 def gate_options(function: Command) -> Command:
     """Add what gate mode needs."""
     options = (
@@ -115,43 +165,43 @@ def gate_options(function: Command) -> Command:
             "--mode",
             type=click.Choice(["bind", "gate", "extender"]),
             default="bind",
-            help="bind: fairbind places pods itself. gate: in addition, pods of another scheduler wait behind the "
-            "scheduling gate fairbind.io/turn, which fairbind opens when their turn has come. extender: in addition, "
-            "kube-scheduler asks fairbind whether it is the turn of its pods.",
+            help="Choose whose pods are scheduled. bind: fairbind places its own pods. gate: in addition, pods of "
+            "another scheduler wait behind the scheduling gate fairbind.io/turn, which fairbind opens when their "
+            "turn has come. extender: in addition, kube-scheduler asks fairbind whether it is the turn of its pods.",
         ),
         _setting(
             "--gate-scheduler-name",
             metavar="NAME",
             callback=check_scheduler_name,
             default="default-scheduler",
-            help="In gate mode, the scheduler whose pods take turns.",
+            help="In gate mode, let the pods of this scheduler take turns.",
         ),
         _setting(
             "--max-ungated",
             metavar="PODS",
             type=click.IntRange(1, 10_000),
             default=200,
-            help="In gate mode, how many pods may have an open gate and no node yet.",
+            help="In gate mode, let at most so many pods have an open gate and no node yet.",
         ),
         _setting(
             "--ungated-timeout",
             metavar="SECONDS",
             type=click.FloatRange(1.0, 3600.0),
             default=30.0,
-            help="In gate mode, for how long a pod whose gate is open keeps its reservation without being bound.",
+            help="In gate mode, keep the reservation of a pod whose gate is open for so long without being bound.",
         ),
         _setting(
             "--gate-placement",
             type=click.Choice(["policy", "node"]),
             default="policy",
-            help="In gate mode, whether pods are narrowed to nodes only where the policy decides by class, or always.",
+            help="In gate mode, narrow pods to nodes only where the policy decides by class, or always.",
         ),
         _setting(
             "--max-scale-up",
             metavar="PODS",
             type=click.IntRange(0, 1_000),
             default=0,
-            help="In gate mode, how many pods of a tenant that fit nowhere are shown to autoscalers by an open gate.",
+            help="In gate mode, show autoscalers so many pods of a tenant that fit nowhere, by an open gate.",
         ),
     )
     return _add(options, function)
@@ -159,6 +209,15 @@ def gate_options(function: Command) -> Command:
 
 def _check_names(context: click.Context, parameter: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(check_scheduler_name(context, parameter, name) for name in names)
+
+
+kept_places_option = _setting(
+    "--kept-place-seconds",
+    "kept_seconds",
+    type=click.FloatRange(0, 3_600),
+    default=60.0,
+    help="Keep the place of a lost member of a group for so long for the group, once its minimum stood; 0: not at all.",
+)
 
 
 def extender_options(function: Command) -> Command:
@@ -171,20 +230,20 @@ def extender_options(function: Command) -> Command:
             multiple=True,
             callback=_check_names,
             default=("default-scheduler",),
-            help="In extender mode, the scheduler whose pods take turns. May be repeated.",
+            help="In extender mode, let the pods of this scheduler take turns. May be repeated.",
         ),
         _setting(
             "--extender-address",
             metavar="HOST:PORT",
             default=":8443",
-            help="In extender mode, where kube-scheduler is answered.",
+            help="In extender mode, answer kube-scheduler here.",
         ),
         _setting(
             "--extender-tls",
             metavar="FOLDER",
             type=click.Path(path_type=Path),
-            help="In extender mode, the folder with tls.crt and tls.key, with which kube-scheduler is answered, and "
-            "ca.crt, the authorities that sign its client certificate.",
+            help="In extender mode, read from this folder tls.crt and tls.key, with which kube-scheduler is answered,"
+            " and ca.crt, the authorities that sign its client certificate.",
         ),
         _setting(
             "--extender-client-name",
@@ -192,33 +251,33 @@ def extender_options(function: Command) -> Command:
             metavar="NAME",
             multiple=True,
             default=("system:kube-scheduler",),
-            help="In extender mode, the common name of the client certificate of one who may ask. May be repeated.",
+            help="In extender mode, answer clients whose certificate has this common name. May be repeated.",
         ),
         _setting(
             "--extender-service",
             metavar="NAME",
             callback=check_namespace,
-            help="In extender mode, the Service without selector that the leader makes lead to itself.",
+            help="In extender mode, let this Service, which has no selector, lead to the leader.",
         ),
         _setting(
             "--extender-pod-ip",
             metavar="ADDRESS",
             envvar=["FAIRBIND_EXTENDER_POD_IP", "POD_IP"],
-            help="The address of this replica in that Service.",
+            help="Use this address of the replica in that Service.",
         ),
         _setting(
             "--max-turns",
             metavar="PODS",
             type=click.IntRange(1, 10_000),
             default=200,
-            help="In extender mode, how many pods may have their turn and no node yet.",
+            help="In extender mode, let at most so many pods have their turn and no node yet.",
         ),
         _setting(
             "--turn-timeout",
             metavar="SECONDS",
             type=click.FloatRange(1.0, 3600.0),
             default=10.0,
-            help="In extender mode, for how long a pod has its turn.",
+            help="In extender mode, let a pod have its turn for so long.",
         ),
     )
     return _add(options, function)

@@ -17,7 +17,7 @@ from fairbind.cli.options import debug_option
 )
 @kubeconfig_option
 @context_option
-@click.option("--dry-run", is_flag=True, help="Only list the pods that have the gate.")
+@click.option("--dry-run", is_flag=True, help="List the pods that have the gate, and do nothing else.")
 @debug_option
 def open_gates(*, kubeconfig: Path | None, context: str | None, dry_run: bool) -> None:
     """Open the scheduling gate fairbind.io/turn of every pod of the cluster, the oldest first, in no fair order.

@@ -14,7 +14,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -36,6 +36,7 @@ from fairbind.kube.operator.life import Operator
 from fairbind.kube.operator.loop_thread import LoopThread
 from fairbind.kube.operator.other_installations import OtherInstallations
 from fairbind.kube.operator.surroundings import Answer, OperatorSettings, Surroundings
+from fairbind.kube.writers.share_report import ReportWords
 from fairbind.web.extender import ExtenderServer
 from fairbind.web.metrics import UNKNOWN_REVISION, Metrics
 from fairbind.web.server import WebServer
@@ -122,13 +123,13 @@ async def _await(answer: Awaitable[tuple[int, bytes]]) -> tuple[int, bytes]:
     return await answer
 
 
-def _read_gates(options: GateOptions | None, scheduler_name: str) -> GateSettings | None:
+def _read_gates(options: GateOptions | None, scheduler_names: Collection[str]) -> GateSettings | None:
     """Return what the operator needs. PermanentClusterError for what makes no sense."""
     if options is None:
         return None
-    if options.scheduler_name == scheduler_name:
+    if options.scheduler_name in scheduler_names:
         raise PermanentClusterError(
-            f"--gate-scheduler-name and --scheduler-name are both {scheduler_name!r}; "
+            f"--gate-scheduler-name and --scheduler-name are both {options.scheduler_name!r}; "
             "pods that fairbind binds itself need no gate"
         )
     return GateSettings(
@@ -141,14 +142,15 @@ def _read_gates(options: GateOptions | None, scheduler_name: str) -> GateSetting
 
 
 def _read_extender(
-    options: ExtenderOptions | None, scheduler_name: str, namespace: str
+    options: ExtenderOptions | None, scheduler_names: Sequence[str], namespace: str
 ) -> tuple[ExtenderSettings | None, _ExtenderPages | None]:
     """Return what the operator and the server need. PermanentClusterError for what makes no sense."""
     if options is None:
         return None, None
-    if scheduler_name in options.scheduler_names:
+    both = [name for name in scheduler_names if name in options.scheduler_names]
+    if both:
         raise PermanentClusterError(
-            f"--extender-scheduler-name and --scheduler-name are both {scheduler_name!r}; "
+            f"--extender-scheduler-name and --scheduler-name are both {both[0]!r}; "
             "pods that fairbind binds itself are not asked about"
         )
     if options.folder is None:
@@ -185,10 +187,12 @@ def serve(
     metrics_tls: str | None,
     metrics_authentication: bool,
     metrics_audiences: tuple[str, ...],
-    scheduler_name: str,
+    scheduler_names: tuple[str, ...],
+    kept_seconds: float,
     gates: GateOptions | None,
     extender: ExtenderOptions | None,
     shows_taints: bool,
+    tenant_view: str,
     log_format: LogFormat,
     log_level: str,
     journal: Path | None,
@@ -196,9 +200,11 @@ def serve(
     """Run the operator until it is asked to stop. Raises FairbindError; PermanentClusterError for bad settings.
 
     gates: of gate mode. extender: of extender mode. None of both: bind mode. shows_taints: to the owners of pods.
+    tenant_view: off, own, or all: what members of namespaces are told of shares. scheduler_names: the first one stands
+    for all of them. kept_seconds: for how long places of lost members of groups are kept.
     """
-    gate_settings = _read_gates(gates, scheduler_name)
-    extender_settings, extender_pages = _read_extender(extender, scheduler_name, namespace)
+    gate_settings = _read_gates(gates, scheduler_names)
+    extender_settings, extender_pages = _read_extender(extender, scheduler_names, namespace)
     pages = _Pages(
         address=parse_address(metrics_address),
         certificate=_find_certificate(metrics_tls),
@@ -207,11 +213,14 @@ def serve(
     )
     settings = OperatorSettings(
         namespace=namespace,
-        scheduler_name=scheduler_name,
+        scheduler_name=scheduler_names[0],
+        other_names=frozenset(scheduler_names[1:]),
+        kept_seconds=kept_seconds,
         identity=make_identity(),
         gates=gate_settings,
         extender=extender_settings,
         shows_taints=shows_taints,
+        report_words=None if tenant_view == "off" else ReportWords(tenant_view == "all", shows_taints),
     )
     set_up_logging(log_format, log_level)
     # Credentials belong to one event loop: each thread reads its own.
@@ -269,7 +278,13 @@ async def _serve(
             identity=settings.identity,
             on_change=on_change,
             may_stand=lambda: health.stalled_seconds < STALLED_SECONDS,
-            others=OtherInstallations(front_api, settings.namespace, settings.scheduler_name, clock=read_steady_clock),
+            others=OtherInstallations(
+                front_api,
+                settings.namespace,
+                settings.scheduler_name,
+                clock=read_steady_clock,
+                other_names=settings.other_names,
+            ),
         )
 
     try:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 MOST_SECONDS = 1e9
 """Thirty years."""
@@ -15,15 +16,26 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 # Not passed to the commands: `main` looks for it when something has failed.
 debug_option = click.option(
-    "--debug", is_flag=True, expose_value=False, help="When it fails, show a traceback below the line."
+    "--debug", is_flag=True, expose_value=False, help="Show a traceback below the line when it fails."
 )
 
 
 def output_option(*formats: str) -> Callable[[Command], Command]:
     """Return the option --output with these formats, of which the first is the default."""
     return click.option(
-        "-o", "--output", type=click.Choice(formats), default=formats[0], show_default=True, help="What is printed."
+        "-o",
+        "--output",
+        type=click.Choice(formats),
+        default=formats[0],
+        show_default=True,
+        help="Print in this format.",
     )
+
+
+def is_typed(parameter: str) -> bool:
+    """Tell whether an option stands on the command line, rather than in an environment variable for all commands."""
+    context = click.get_current_context(silent=True)
+    return context is not None and context.get_parameter_source(parameter) is ParameterSource.COMMANDLINE
 
 
 class Words(click.ParamType[tuple[str | None, ...]]):
@@ -50,8 +62,8 @@ run_time_option = click.option(
     metavar="TENANT=SECONDS",
     type=Words("run time", r"(.+)=([0-9]+(?:\.[0-9]+)?)", "a=600, a tenant and seconds"),
     multiple=True,
-    help="How long a tenant's pods run. Several times: equally likely ones. Without it: as long as those of its pods "
-    "that have succeeded.",
+    help="Let a tenant's pods run for so many seconds. Several times: equally likely ones. Without it: as long as "
+    "those of its pods that have succeeded.",
 )
 
 

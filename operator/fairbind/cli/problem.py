@@ -11,7 +11,8 @@ from fairbind.cli.cluster_listing import Source, read_cluster
 from fairbind.cli.documents import format_document
 from fairbind.cli.mechanisms.csv_problem import format_csv
 from fairbind.cli.mechanisms.writing import describe_problem
-from fairbind.fairness.problems.problem import Problem
+from fairbind.fairness.problems.problem import FloatArray, Problem
+from fairbind.fairness.problems.tree import Bounds
 from fairbind.model import PolicySettings, Snapshot
 from fairbind.model.errors import FairbindError
 from fairbind.scheduling.fair_shares.problem import make_exact_problem
@@ -39,4 +40,12 @@ def make_problem_of_cluster(snapshot: Snapshot, settings: PolicySettings) -> Pro
         raise FairbindError("no tenant has running or schedulable pending pods: there is nothing to divide")
     problem = exact.problem
     unit_r = np.array([MILLI if name == "cpu" else 1 for name in problem.resources], dtype=np.float64)
-    return replace(problem, capacity_kr=problem.capacity_kr / unit_r, demand_ir=problem.demand_ir / unit_r)
+    tree = problem.tree
+    if tree is not None:
+        guarantees, limits = (_scale(bounds, unit_r) for bounds in (tree.guarantees, tree.limits))
+        tree = replace(tree, guarantees=guarantees, limits=limits)
+    return replace(problem, capacity_kr=problem.capacity_kr / unit_r, demand_ir=problem.demand_ir / unit_r, tree=tree)
+
+
+def _scale(bounds: Bounds, unit_r: FloatArray) -> Bounds:
+    return replace(bounds, amount_b=bounds.amount_b / unit_r[bounds.resource_b])

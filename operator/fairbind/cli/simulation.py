@@ -19,9 +19,11 @@ from typing import Self
 
 import click
 
+from fairbind.cli.cluster_listing import Source, read_objects
+from fairbind.cli.documents import format_document
 from fairbind.cli.exit_status import EXIT_INTERRUPTED
 from fairbind.cli.mechanisms.reading import read_document
-from fairbind.cli.mechanisms.tables import lay_out, write_text
+from fairbind.cli.mechanisms.tables import lay_out_side_by_side, write_text
 from fairbind.cli.progress import Progress
 from fairbind.model.errors import FairbindError, InvalidProblemError
 from fairbind.simulator.driver import Simulation, StopRun
@@ -31,10 +33,10 @@ from fairbind.simulator.results import Run
 from fairbind.simulator.scenario import Scenario
 from fairbind.simulator.snapshot_additions import add_to_snapshot, read_seed
 from fairbind.simulator.snapshot_scenario import make_scenario
-from fairbind.simulator.tables import choose_format, write_results
+from fairbind.simulator.tables import choose_format, describe_results, write_results
 from fairbind.simulator.workload import Workload, draw_workload
+from fairbind.what_if.listed_objects import ListedObjects
 from fairbind.what_if.reading import NANOSECONDS
-from fairbind.what_if.snapshot_file import parse_snapshot
 
 LOOK_SECONDS = 0.2
 GIVE_UP = signal.SIGUSR1
@@ -46,30 +48,31 @@ PATIENCE_SECONDS = 3.0
 def run_scenario(
     source: str | None,
     *,
-    snapshot: str | None,
+    start: Source | None,
     run_times: Mapping[str, Sequence[float]],
     policies: Sequence[str],
     seed: int | None,
     folder: Path | None,
     jobs: int,
     tables: str | None,
+    output: str,
 ) -> int:
     """Simulate, write and print; return the exit status. Raises InvalidProblemError for invalid input.
 
-    source: of a scenario. snapshot: of one, with which the scenario, if there is one, begins. run_times: seconds, by
-    tenant; for a snapshot.
+    source: of a scenario. start: of a cluster, with which the scenario, if there is one, begins. run_times: seconds, by
+    tenant; for the pods of that cluster.
     """
-    if source is None and snapshot is None:
-        raise InvalidProblemError("SCENARIO: must be there, or --from, or both")
-    if source == snapshot == "-":
+    if source is None and start is None:
+        raise InvalidProblemError("SCENARIO: must be there, or --from or --from-cluster, or both")
+    if start is not None and source == start.file == "-":
         raise InvalidProblemError("--from: must not be standard input, which SCENARIO is already")
-    if snapshot is None and run_times:
-        raise InvalidProblemError("--run-time: must stand beside --from; a scenario has durations of its own")
+    if start is None and run_times:
+        raise InvalidProblemError("--run-time: must stand beside --from or --from-cluster; a scenario has durations")
     question = Question(
         None if source is None else read_document(source),
         tuple(policies),
         seed,
-        None if snapshot is None else read_document(snapshot),
+        None if start is None else read_objects(start),
         run_times,
     )
     scenario = question.make_scenario()
@@ -95,10 +98,14 @@ def run_scenario(
     if is_interrupted:
         click.echo(f"fairbind: {_describe_progress(scenario, runs)}", err=True)
         return EXIT_INTERRUPTED
+    if output != "table":
+        found = describe_results(runs, composite=scenario.composite, notes=scenario.notes)
+        write_text(format_document(found, output))
+        return 0
     told = [] if scenario.composite is None else [f"composite: {scenario.composite}"]
     if scenario.start is not None:
         told += scenario.notes
-    write_text("\n".join([*told, *lay_out(compute_table(runs))]))
+    write_text("\n".join([*told, *lay_out_side_by_side(compute_table(runs), headings=2)]))
     return 0
 
 
@@ -106,26 +113,26 @@ def run_scenario(
 class Question:
     """What was asked: a scenario, and what the command line says in place of its own policies and seed.
 
-    scenario: None: there is only a snapshot. snapshot: of a cluster, with which it begins; None: it has one of its own.
-    run_times: how long the snapshot's pods run, by tenant.
+    scenario: None: there is only a cluster to begin with. start: the objects of that cluster; None: the scenario has
+    one of its own. run_times: how long the pods of the start run, by tenant.
     """
 
     scenario: object | None
     policies: tuple[str, ...]
     seed: int | None
-    snapshot: object | None = None
+    start: ListedObjects | None = None
     run_times: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     def make_scenario(self) -> Scenario:
         """Return the scenario. Raises InvalidProblemError."""
-        if self.snapshot is None:
+        if self.start is None:
             scenario = parse_scenario(self.scenario)
         elif self.scenario is None:
-            scenario = make_scenario(parse_snapshot(self.snapshot), self.seed or 0, self.run_times)
+            scenario = make_scenario(self.start, self.seed or 0, self.run_times)
         else:
             seed = read_seed(self.scenario) if self.seed is None else self.seed
-            listed = parse_snapshot(self.snapshot)
-            scenario = add_to_snapshot(make_scenario(listed, seed, self.run_times, may_be_empty=True), self.scenario)
+            start = make_scenario(self.start, seed, self.run_times, may_be_empty=True)
+            scenario = add_to_snapshot(start, self.scenario)
         if self.policies:
             check_policies(self.policies)
             scenario = replace(scenario, policies=self.policies)
@@ -272,7 +279,10 @@ def _describe_progress(scenario: Scenario, runs: Sequence[Run]) -> str:
 
 def compute_table(runs: Sequence[Run]) -> list[list[str]]:
     """Return the policies side by side, in lines for a terminal."""
-    rows = [["policy", "completed", "unfinished", "makespan s", "cpu used", "jain", "share error", "mean wait s"]]
+    rows = [
+        ["policy", "completed", "unfinished", "makespan", "cpu", "jain", "share", "mean"],
+        ["", "", "", "s", "used", "", "error", "wait s"],
+    ]
     for run in runs:
         summary = run.summary
         numbers = (
@@ -284,4 +294,9 @@ def compute_table(runs: Sequence[Run]) -> list[list[str]]:
         )
         shown = ["-" if number is None else f"{number:.3f}" for number in numbers]
         rows.append([run.policy, str(summary["completed"]), str(summary["unfinished"]), *shown])
+    if any("gangs" in run.summary for run in runs):
+        found = [run.summary.get("gangs", {"started": 0, "arrived": 0, "torn": 0}) for run in runs]
+        told = [[f"{gangs['started']}/{gangs['arrived']}", str(gangs["torn"])] for gangs in found]
+        headings = [["groups", "groups"], ["started", "torn"]]
+        rows = [[*row, *more] for row, more in zip(rows, [*headings, *told], strict=True)]
     return rows

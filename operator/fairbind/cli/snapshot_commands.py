@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from fairbind.cli.cluster_options import (
     context_option,
     kubeconfig_option,
-    listed_scheduler_name_option,
     own_namespace_option,
     scheduler_name_option,
+    source_options,
 )
+from fairbind.cli.completion import FILE
 from fairbind.cli.options import debug_option, output_option
 
 
 @click.command(
     short_help="Write a cluster's state to a file.",
-    epilog="\b\nExample:\n  $ fairbind snapshot -o cluster.json && fairbind replay cluster.json",
+    epilog="\b\nExample:\n  $ fairbind snapshot --out cluster.json && fairbind replay cluster.json",
 )
 @kubeconfig_option
 @context_option
 @own_namespace_option
-@scheduler_name_option("Pods wait for fairbind when their spec.schedulerName is this.")
-@click.option("-o", "--output", metavar="FILE", required=True, help="Where to write it; - for standard output.")
+@scheduler_name_option("Count pods of this spec.schedulerName as waiting for fairbind.")
+@click.option(
+    "--out", metavar="FILE", type=FILE, default="-", help="Write it to this file. Without it: to standard output."
+)
 @click.option(
     "--anonymise",
     is_flag=True,
@@ -37,42 +41,45 @@ def snapshot(
     context: str | None,
     namespace: str,
     scheduler_name: str,
-    output: str,
+    out: str,
     anonymise: bool,
 ) -> None:
     """Write the objects of a cluster, as the operator reads them, to a file.
 
-    It has the fields that decisions depend on: no environment, no image, no annotation, no Secret. `fairbind replay`,
-    `what-if`, `advise` and `simulate --from` read it. It only lists: the operator and its CRDs need not be installed.
+    It has the fields that decisions depend on: no environment, no image, no Secret, and no annotation but those of
+    groups. `fairbind replay`, `what-if`, `advise` and `simulate --from` read it. It only lists: the operator and its
+    CRDs need not be installed.
     """
     from fairbind.cli.cluster_listing import Source  # noqa: PLC0415 - imports what speaks to clusters
     from fairbind.cli.snapshots import write_snapshot  # noqa: PLC0415 - as above
 
     source = Source("snapshot", None, kubeconfig, context, namespace, scheduler_name)
-    write_snapshot(source, output, is_anonymous=anonymise)
+    write_snapshot(source, out, is_anonymous=anonymise)
 
 
 @click.command(
-    short_help="Say what the operator decides about a snapshot.",
+    short_help="Say what the operator decides now, in order, and why.",
     epilog="\b\nExample:\n  $ fairbind replay cluster.json --journal journal.jsonl",
 )
-@click.argument("file")
+@source_options("Count pods of this spec.schedulerName as waiting for fairbind.")
 @click.option(
     "--journal",
     metavar="FILE",
-    help="Compare with what an operator has recorded (`fairbind operator --journal`). A difference is exit status 1.",
+    type=FILE,
+    help="Compare with what an operator has recorded since FILE was written (`fairbind operator --journal`). A "
+    "difference is exit status 1.",
 )
-@listed_scheduler_name_option("Pods wait for fairbind when their spec.schedulerName is this.")
 @output_option("table", "json", "yaml")
 @debug_option
-def replay(*, file: str, journal: str | None, scheduler_name: str | None, output: str) -> int:
-    """Say what the operator decides about a snapshot, in order, with reasons, and which pods wait and why.
+def replay(*, file: str | None, journal: str | None, output: str, **given: Any) -> int:
+    """Say what the operator decides about a cluster, in order, with reasons, and which pods wait and why.
 
     FILE is from `fairbind snapshot`, or what kubectl prints as JSON of nodes, pods, namespaces, tenants and
-    schedulingpolicies; - is standard input. With a journal the cycles run as it says that they ran; the comparison ends
-    where the cluster had changed.
+    schedulingpolicies; - is standard input. Without it the cluster of the kubeconfig is listed. Nothing is written to
+    the cluster. With a journal the cycles run as it says that they ran; the comparison ends where the cluster had
+    changed.
     """
     from fairbind.cli.cluster_listing import Source  # noqa: PLC0415 - numpy and the scheduler
     from fairbind.cli.snapshots import print_replay  # noqa: PLC0415 - as above
 
-    return print_replay(Source("replay", file, None, None, "", scheduler_name), journal, output)
+    return print_replay(Source("replay", file, **given), journal, output)

@@ -14,10 +14,11 @@ from typing import Any, TypeAlias
 
 import click
 
+from fairbind.cli.documents import format_document
 from fairbind.cli.exit_status import EXIT_INTERRUPTED
 from fairbind.cli.mechanisms.limits import FileError
 from fairbind.cli.mechanisms.reading import STANDARD_INPUT, name_file, read_document
-from fairbind.cli.mechanisms.tables import lay_out, write_text
+from fairbind.cli.mechanisms.tables import lay_out_side_by_side, write_text
 from fairbind.cli.progress import Progress
 from fairbind.cli.simulation import make_folder
 from fairbind.cli.sweep_dask import compute_on_dask
@@ -42,7 +43,9 @@ SHOWN = {
 """Measures of the table on the terminal, with their headings."""
 
 
-def run_sweep(source: str, *, folder: Path, jobs: int | None, scheduler: str | None, tables: str | None) -> int:
+def run_sweep(
+    source: str, *, folder: Path, jobs: int | None, scheduler: str | None, tables: str | None, output: str
+) -> int:
     """Compute, write and print; return the exit status. Raises InvalidProblemError for invalid input.
 
     jobs: None: as many as there are cores. scheduler: the address of a Dask scheduler, in place of jobs.
@@ -75,7 +78,11 @@ def run_sweep(source: str, *, folder: Path, jobs: int | None, scheduler: str | N
         progress.clear()
     summaries = {key: _find_summary(kept, key) for key in by_key}
     intervals = write_sweep(folder, grid, [(cell, summaries[cell.key]) for cell in cells], table_format)
-    write_text("\n".join(lay_out(compute_table(grid, intervals), numbers_from=3)))
+    if output != "table":
+        write_text(format_document({"intervals": [row._asdict() for row in intervals]}, output))
+        return 0
+    rows = compute_table(grid, intervals)
+    write_text("\n".join(lay_out_side_by_side(rows, keys=rows[0].index(next(iter(SHOWN.values()))))))
     return 0
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from fairbind.cli.options import debug_option
+from fairbind.cli.completion import FILE
+from fairbind.cli.options import debug_option, output_option
 from fairbind.cli.simulate import MOST_JOBS
 
 
@@ -28,13 +29,13 @@ class Address(click.ParamType[str]):
     short_help="Simulate a grid of policies, seeds, weights and sizes.",
     epilog="\b\nExample:\n  $ fairbind sweep sweep.yaml --out results --jobs 1",
 )
-@click.argument("file")
+@click.argument("file", type=FILE)
 @click.option(
     "--out",
     metavar="DIR",
     type=click.Path(path_type=Path),
     required=True,
-    help="Folder for the tables, summary.json and finished cells. Cells that are there are not computed again.",
+    help="Write the tables, summary.json and finished cells to this folder. Cells that are there are not recomputed.",
 )
 @click.option(
     "--jobs",
@@ -53,10 +54,11 @@ class Address(click.ParamType[str]):
     "--tables",
     type=click.Choice(["parquet", "csv"]),
     show_default="parquet where pyarrow is installed, else csv",
-    help="How the tables are written. Parquet needs the extra `simulate`.",
+    help="Write the tables in this format. Parquet needs the extra `simulate`.",
 )
+@output_option("table", "json", "yaml")
 @debug_option
-def sweep(*, file: str, out: Path, jobs: int | None, scheduler: str | None, tables: str | None) -> int:
+def sweep(*, file: str, out: Path, jobs: int | None, scheduler: str | None, tables: str | None, output: str) -> int:
     """Simulate every cell of the grid that FILE describes.
 
     FILE is a JSON or YAML file, or - for standard input; `fairbind schema sweep` describes it. A cell is one policy,
@@ -68,4 +70,4 @@ def sweep(*, file: str, out: Path, jobs: int | None, scheduler: str | None, tabl
 
     if jobs is not None and scheduler is not None:
         raise click.UsageError("--jobs: must not stand beside --scheduler, whose workers decide how many run")
-    return run_sweep(file, folder=out, jobs=jobs, scheduler=scheduler, tables=tables)
+    return run_sweep(file, folder=out, jobs=jobs, scheduler=scheduler, tables=tables, output=output)

@@ -54,7 +54,7 @@ class Unknown(click.ParamType[str | float]):
 
 @click.command(
     short_help="Make a scenario of a workload trace.",
-    epilog="\b\nExample:\n  $ fairbind trace openb pods.csv --nodes openb:nodes.csv -o scenario.json",
+    epilog="\b\nExample:\n  $ fairbind trace openb pods.csv --nodes openb:nodes.csv --out scenario.json",
 )
 @click.argument("kind", metavar="FORMAT", type=click.Choice(FORMATS))
 @click.argument("tasks", type=_file)
@@ -62,47 +62,47 @@ class Unknown(click.ParamType[str | float]):
     "--nodes",
     required=True,
     type=Source(NODE_FORMATS),
-    help=f"The cluster: FORMAT:FILE with a format of {', '.join(NODE_FORMATS)}.",
+    help=f"Read the cluster from FORMAT:FILE, with a format of {', '.join(NODE_FORMATS)}.",
 )
 @click.option(
     "--pods",
     type=Source(tuple(kind for kind in FORMATS if kind != "google2011")),
-    help="FORMAT:FILE of another trace. What each task asks for is drawn from it; the result is called a composite.",
+    help="Draw from another trace, FORMAT:FILE, what each task asks for; the result is called a composite.",
 )
 @click.option(
     "--usage",
     metavar="FILE",
     type=_file,
-    help="Only bitbrains: its fragments. CPU requests are the most that was used.",
+    help="Read the fragments of bitbrains. CPU requests are then the most that was used.",
 )
 @click.option(
     "--gpu",
     type=click.Choice(["whole", "milli"]),
     default="whole",
     show_default=True,
-    help="Only openb: a part of a GPU counts as a whole one, or GPUs are counted in thousandths of all of a node's.",
+    help="Count a part of a GPU as a whole one, or GPUs in thousandths of all of a node's. Only openb.",
 )
 @click.option(
     "--ignore",
     "ignored",
     metavar="RESOURCE",
     multiple=True,
-    help="Tasks do not ask for this. May be given several times.",
+    help="Leave this resource out of what tasks ask for. May be repeated.",
 )
 @click.option(
     "--outliving",
     type=click.Choice(["forever", "trace-end", "leave-out"]),
     default="forever",
     show_default=True,
-    help="Tasks that outlive the trace run for ever, end where it ends, or are left out.",
+    help="Let tasks that outlive the trace run for ever, end where it ends, or leave them out.",
 )
 @click.option(
     "--unknown",
     type=Unknown(),
     default="median",
     show_default=True,
-    help="Tasks without a length in the trace run for the median of the others, forever, or so many seconds, or are "
-    "left out: median, forever, leave-out or a number.",
+    help="Let tasks without a length in the trace run for the median of the others, forever or so many seconds, or "
+    "leave them out: median, forever, leave-out or a number.",
 )
 @click.option(
     "--from",
@@ -110,18 +110,21 @@ class Unknown(click.ParamType[str | float]):
     metavar="SECONDS",
     type=click.FloatRange(0, MOST_SECONDS),
     default=0.0,
-    help="Later arrivals only.",
+    help="Keep only arrivals from this time on.",
 )
 @click.option(
-    "--until", metavar="SECONDS", type=click.FloatRange(0, MOST_SECONDS), help="Earlier arrivals only; the horizon."
+    "--until",
+    metavar="SECONDS",
+    type=click.FloatRange(0, MOST_SECONDS),
+    help="Keep only arrivals before this time; it is the horizon.",
 )
-@click.option("--seed", metavar="NUMBER", type=Seed(), default=0, help="What draws from --pods start from.")
+@click.option("--gangs", is_flag=True, help="Read the groups of a table, whose tasks start together. Only table.")
+@click.option("--seed", metavar="NUMBER", type=Seed(), default=0, help="Draw from --pods by this whole number, from 0.")
 @click.option(
-    "-o",
-    "--output",
+    "--out",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Without it: standard output.",
+    help="Write the scenario to this file. Without it: to standard output.",
 )
 @debug_option
 def trace(
@@ -137,8 +140,9 @@ def trace(
     unknown: str | float,
     first: float,
     until: float | None,
+    gangs: bool,
     seed: int,
-    output: Path | None,
+    out: Path | None,
 ) -> int:
     """Make a scenario for `fairbind simulate` of TASKS, a workload trace in FORMAT.
 
@@ -160,6 +164,7 @@ def trace(
         first=first,
         until=until,
         seed=seed,
+        keeps_groups=gangs,
     )
-    write_scenario(request, output)
+    write_scenario(request, out)
     return 0

@@ -18,6 +18,7 @@ from fairbind.simulator.traces.tasks import Assumptions, Shape, TraceTask
 from fairbind.what_if.reading import NANOSECONDS
 
 WITHOUT_REQUESTS = "google2011"
+WITH_GROUPS = "table"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class Request:
     first: float
     until: float | None
     seed: int
+    keeps_groups: bool = False
 
 
 def write_scenario(request: Request, output: Path | None) -> None:
@@ -53,7 +55,8 @@ def write_scenario(request: Request, output: Path | None) -> None:
         tasks = (task._replace(pod=task.pod.without(request.ignored)) for task in tasks)
     shapes = read_shapes(request, left_out)
     last = None if request.until is None else round(request.until * NANOSECONDS)
-    assumptions = Assumptions(request.outliving, request.unknown, round(request.first * NANOSECONDS), last)
+    first = round(request.first * NANOSECONDS)
+    assumptions = Assumptions(request.outliving, request.unknown, first, last, request.keeps_groups)
     scenario = compose_scenario(tasks, shapes, assumptions, describe(request))
     for rows in left_out:
         if rows.count:
@@ -67,7 +70,7 @@ def write_scenario(request: Request, output: Path | None) -> None:
         try:
             output.write_text(f"{text}\n", encoding="utf-8")
         except OSError as error:
-            raise InvalidProblemError(f"--output: {output} cannot be written: {error.strerror or error}") from error
+            raise InvalidProblemError(f"--out: {output} cannot be written: {error.strerror or error}") from error
     count = sum(len(entry["arrival"]["times"]) for entry in scenario["workload"])
     tenants, entries = len(scenario["tenants"]), len(scenario["workload"])
     click.echo(f"{count:,} tasks of {tenants:,} tenants in {entries:,} workload entries", err=output is None)
@@ -81,6 +84,8 @@ def check_request(request: Request) -> None:
         raise InvalidProblemError("--pods: is missing: a google2011 trace does not say what its jobs ask for")
     if request.usage is not None and "bitbrains" not in {request.kind, request.pods and request.pods[0]}:
         raise InvalidProblemError("--usage: must not stand without a bitbrains trace")
+    if request.keeps_groups and request.kind != WITH_GROUPS:
+        raise InvalidProblemError(f"--gangs: must not stand beside {request.kind}, which names no groups of tasks")
     if request.until is not None and request.until <= request.first:
         raise InvalidProblemError(f"--until: must be above --from, {request.first:g}, not {request.until:g}")
 

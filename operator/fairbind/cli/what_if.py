@@ -7,26 +7,26 @@ from collections.abc import Sequence
 from fairbind.cli.cluster_listing import Source, create_on_cluster_trial, read_objects
 from fairbind.cli.documents import format_document
 from fairbind.cli.mechanisms.reading import read_documents
-from fairbind.cli.mechanisms.tables import find_width, lay_out, lay_out_wrapped, write_text
+from fairbind.cli.mechanisms.tables import find_width, lay_out_columns, wrap, write_text
 from fairbind.cli.options import gather_run_times
-from fairbind.cli.pod_groups import group_equal, name_first, name_some
-from fairbind.what_if.answers import Answer, Submission, answer
-from fairbind.what_if.changes import add_nodes, cordon, remove_node, set_policy, set_weight
-from fairbind.what_if.comparison import State
+from fairbind.cli.pod_groups import PodKind, choose_tenants, group_equal, lay_out_kinds, name_some
+from fairbind.what_if.answers import Answer, GroupAnswer, Submission, answer
+from fairbind.what_if.changes import add_nodes, cordon, remove_node, set_field, set_policy
+from fairbind.what_if.comparison import State, TenantState
 from fairbind.what_if.listed_objects import ListedObjects
 from fairbind.what_if.submission import read_manifests
 from fairbind.what_if.submission import submit as submit_manifests
 
 MOST_NAMED = 5
-MOST_ROWS = 20
-"""A table shows so many kinds of pods; JSON and YAML have all."""
+HEADINGS = ("weight", "running", "pending", "share", "fair share", "could run more")
+CHANGED = " -> "
 
 
 def print_answer(
     source: Source,
     output: str,
     *,
-    settings: Sequence[tuple[str, str]],
+    settings: Sequence[tuple[str, str, str]],
     add_nodes: Sequence[tuple[str, str | None]],
     remove_node: Sequence[str],
     cordon: Sequence[str],
@@ -54,7 +54,7 @@ class _Changes:
 
     def __init__(
         self,
-        settings: Sequence[tuple[str, str]],
+        settings: Sequence[tuple[str, str, str]],
         new_nodes: Sequence[tuple[str, str | None]],
         removed: Sequence[str],
         cordoned: Sequence[str],
@@ -70,8 +70,8 @@ class _Changes:
 
     def apply(self, listed: ListedObjects) -> ListedObjects:
         """Return the objects with all changes. Nodes come before nodes go, so one can be replaced by its like."""
-        for tenant, weight in self._settings:
-            listed = set_weight(listed, tenant, weight)
+        for tenant, field, value in self._settings:
+            listed = set_field(listed, tenant, field, value)
         for like, count in self._new_nodes:
             listed = add_nodes(listed, like, int(count or 1))
         for name in self._removed:
@@ -86,61 +86,95 @@ class _Changes:
 def format_answer(found: Answer) -> list[str]:
     """Return the answer as lines for a terminal."""
     before, after = found.before, found.after
+    width = find_width()
     policy = before.policy if before.policy == after.policy else f"{before.policy}, then {after.policy}"
-    lines = [f"Policy {policy}. Now {_count(before)}; after the changes {_count(after)}.", ""]
-    lines += [*lay_out(_compute_rows(before, after)), ""]
+    lines = wrap(f"Policy {policy}. Now {_count(before)}; after the changes {_count(after)}.", width=width)
+    lines += ["", *_lay_out_tenants(before, after, width), ""]
     started = {bind.task.name for bind in before.starts}
     starting = [bind for bind in after.starts if bind.task.name not in started]
     starts = [
-        [name_first([bind.task.name for bind in group]), group[0].tenant, name_some(bind.server for bind in group)]
-        for group in group_equal(starting, lambda bind: after.kinds[bind.task.uid])
+        PodKind(binds[0].task.name, binds[0].tenant, len(binds), f"on {name_some(bind.server for bind in binds)}")
+        for binds in group_equal(starting, lambda bind: after.kinds[bind.task.uid])
     ]
-    lines += [*_list_rows(["starts only after the changes", "tenant", "node"], starts), ""]
+    lines += [*_list_kinds("starts only after the changes", starts), ""]
     waited = {(pod.namespace, pod.name) for pod in before.waits}
     waiting = [pod for pod in after.waits if (pod.namespace, pod.name) not in waited]
     waits = [
-        [name_first([f"{pod.namespace}/{pod.name}" for pod in group]), group[0].tenant, group[0].reason]
-        for group in group_equal(waiting, lambda pod: (after.kinds[pod.uid], pod.reason))
+        PodKind(f"{pods[0].namespace}/{pods[0].name}", pods[0].tenant, len(pods), pods[0].reason)
+        for pods in group_equal(waiting, lambda pod: (after.kinds[pod.uid], pod.reason))
     ]
-    lines += _list_rows(["waits only after the changes", "tenant", "why"], waits)
-    return lines if found.submission is None else [*lines, "", *_format_submission(found.submission)]
+    lines += _list_kinds("waits only after the changes", waits)
+    if found.submission is not None:
+        lines.append("")
+        for line in _format_submission(found.submission):
+            lines += wrap(line, width=width)
+    return lines
 
 
 def _count(state: State) -> str:
     return f"{len(state.starts)} pods start and {len(state.waits)} wait"
 
 
-def _compute_rows(before: State, after: State) -> list[list[str]]:
-    rows = [["tenant", "weight", "running", "pending", "share", "fair share", "could run more"]]
-    for name in sorted(before.tenants.keys() | after.tenants.keys()):
-        pair = before.tenants.get(name), after.tenants.get(name)
-        cells = [
-            [
-                f"{one.weight:g}",
-                str(one.running),
-                str(one.pending),
-                f"{one.dominant_share:.3f}",
-                "-" if one.fair_share is None else f"{one.fair_share:.3f}",
-                "-" if one.could_run_more is None else str(one.could_run_more),
-            ]
-            if one is not None
-            else ["-"] * 6
-            for one in pair
-        ]
-        rows.append([name, *(old if old == new else f"{old} -> {new}" for old, new in zip(*cells, strict=True))])
-    return rows
+def _lay_out_tenants(before: State, after: State, width: int) -> list[str]:
+    """Return tables of all tenants, inner ones with all that is below them, or of those first that change."""
+    pairs = [
+        *((before.inner.get(name), after.inner.get(name)) for name in before.inner.keys() | after.inner.keys()),
+        *((before.tenants.get(name), after.tenants.get(name)) for name in before.tenants.keys() | after.tenants.keys()),
+    ]
+    unsorted = {_name(*pair): _compute_cells(*pair) for pair in pairs}
+    cells = {name: unsorted[name] for name in sorted(unsorted)}
+    names, others = choose_tenants(list(cells), lambda name: (not _is_changed(cells[name]), name), "changed ones")
+    columns = [[heading, *(cells[name][place] for name in names)] for place, heading in enumerate(HEADINGS)]
+    lines = []
+    for table in lay_out_columns(["tenant", *names], columns, width=width):
+        lines += [*table, ""]
+    return [*lines[:-1], *others]
 
 
-def _list_rows(headings: list[str], rows: list[list[str]]) -> list[str]:
-    if not rows:
-        return [f"{headings[0].capitalize()}: no pod."]
-    more = [f"and {len(rows) - MOST_ROWS} more; -o json has all"] if len(rows) > MOST_ROWS else []
-    return [*lay_out_wrapped([headings, *rows[:MOST_ROWS]], width=find_width()), *more]
+def _is_changed(cells: Sequence[str]) -> bool:
+    return any(CHANGED in cell for cell in cells)
+
+
+def _name(before: TenantState | None, after: TenantState | None) -> str:
+    """Return the path of a tenant, or both where it moves."""
+    return CHANGED.join(dict.fromkeys(one.path for one in (before, after) if one is not None))
+
+
+def _compute_cells(before: TenantState | None, after: TenantState | None) -> list[str]:
+    cells = [["-"] * len(HEADINGS) if one is None else _format_tenant(one) for one in (before, after)]
+    return [old if old == new else f"{old}{CHANGED}{new}" for old, new in zip(*cells, strict=True)]
+
+
+def _format_tenant(tenant: TenantState) -> list[str]:
+    return [
+        f"{tenant.weight:g}",
+        str(tenant.running),
+        str(tenant.pending),
+        f"{tenant.dominant_share:.3f}",
+        "-" if tenant.fair_share is None else f"{tenant.fair_share:.3f}",
+        "-" if tenant.could_run_more is None else str(tenant.could_run_more),
+    ]
+
+
+def _list_kinds(heading: str, kinds: Sequence[PodKind]) -> list[str]:
+    return lay_out_kinds(heading, kinds) if kinds else [f"{heading.capitalize()}: no pod."]
 
 
 def _format_submission(found: Submission) -> list[str]:
     left_out = [f"Not applied to the pods: {'; '.join(found.not_applied)}."] if found.not_applied else []
-    return [*_format_start(found), *left_out]
+    return [*_format_start(found), *_format_groups(found.groups), *left_out]
+
+
+def _format_groups(groups: Sequence[GroupAnswer]) -> list[str]:
+    """Return how many groups start, and what becomes of the first of the others."""
+    if not groups:
+        return []
+    waiting = [group for group in groups if group.starting < (group.minimum or group.pods)]
+    line = f"Of {len(groups)} groups {len(groups) - len(waiting)} start now."
+    if not waiting:
+        return [line]
+    first = waiting[0]
+    return [f"{line} {first.name} waits: {first.minimum or first.pods} of its {first.pods} pods must start together."]
 
 
 def _format_start(found: Submission) -> list[str]:

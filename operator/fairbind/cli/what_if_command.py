@@ -7,16 +7,15 @@ from typing import Any
 
 import click
 
-from fairbind.cli.cluster_options import (
-    context_option,
-    file_argument,
-    kubeconfig_option,
-    listed_scheduler_name_option,
-    own_namespace_option,
-)
+from fairbind.cli.cluster_options import source_options
+from fairbind.cli.completion import FILE, complete_policies
 from fairbind.cli.options import Words, debug_option, output_option, run_time_option
 
-_SETTING = Words("setting", r"tenant\.(.+)\.weight=(.+)", "tenant.a.weight=2")
+_SETTING = Words(
+    "setting",
+    r"tenant\.(.+)\.(weight|priority|lending|parent|(?:limit|guarantee)\.[^=]+)=(.*)",
+    "tenant.a.weight=2 or tenant.a.limit.nvidia.com/gpu=16",
+)
 _NEW_NODES = Words("nodes", r"like=([^,=]+)(?:,count=([0-9]{1,9}))?", "like=gpu-1,count=10")
 
 
@@ -24,20 +23,18 @@ _NEW_NODES = Words("nodes", r"like=([^,=]+)(?:,count=([0-9]{1,9}))?", "like=gpu-
     "what-if",
     short_help="Say what would change: weights, nodes, the policy, a new job.",
     epilog="\b\nExamples:\n  $ fairbind what-if --set tenant.a.weight=2\n"
-    "  $ fairbind what-if cluster.json --add-nodes like=gpu-1,count=10 --submit job.yaml -o json",
+    "  $ fairbind what-if cluster.json --add-nodes like=gpu-1,count=10\n"
+    "  $ fairbind what-if --submit job.yaml -o json",
 )
-@file_argument
-@kubeconfig_option
-@context_option
-@own_namespace_option
-@listed_scheduler_name_option("Pods wait for fairbind when their spec.schedulerName is this.")
+@source_options("Count pods of this spec.schedulerName as waiting for fairbind.")
 @click.option(
     "--set",
     "settings",
-    metavar="tenant.NAME.weight=WEIGHT",
+    metavar="tenant.NAME.FIELD=VALUE",
     type=_SETTING,
     multiple=True,
-    help="Give a tenant a weight. A namespace without a Tenant gets one.",
+    help="Give a tenant a weight (tenant.a.weight=2), a priority, a parent (nothing: the root) or lending, or a limit "
+    "or guarantee for all nodes (tenant.a.limit.nvidia.com/gpu=16). A namespace without a Tenant gets one.",
 )
 @click.option(
     "--add-nodes",
@@ -45,7 +42,7 @@ _NEW_NODES = Words("nodes", r"like=([^,=]+)(?:,count=([0-9]{1,9}))?", "like=gpu-
     type=_NEW_NODES,
     multiple=True,
     help="Add nodes with the capacity, the labels and the taints of a node, named NODE-new-0 and so on. They are empty "
-    "but for such pods of DaemonSets and static pods as the node has.",
+    "except for pods of DaemonSets and static pods, as the node has them.",
 )
 @click.option(
     "--remove-node",
@@ -55,10 +52,11 @@ _NEW_NODES = Words("nodes", r"like=([^,=]+)(?:,count=([0-9]{1,9}))?", "like=gpu-
 )
 @click.option("--cordon", metavar="NODE", multiple=True, help="Let a node take no new pods.")
 @click.option("--uncordon", metavar="NODE", multiple=True, help="Let a cordoned node take pods again.")
-@click.option("--policy", metavar="ID", help="Decide by another policy.")
+@click.option("--policy", metavar="ID", shell_complete=complete_policies, help="Decide by another policy.")
 @click.option(
     "--submit",
     metavar="MANIFEST",
+    type=FILE,
     help="Submit the pods of a file with manifests, JSON or YAML: of a Pod, or anything with a pod template.",
 )
 @run_time_option
@@ -71,6 +69,7 @@ def what_if(
     context: str | None,
     namespace: str,
     scheduler_name: str | None,
+    tenants: tuple[tuple[str, str, str | None], ...],
     output: str,
     **given: Any,
 ) -> None:
@@ -84,18 +83,15 @@ def what_if(
     from fairbind.cli.cluster_listing import Source  # noqa: PLC0415 - numpy and the scheduler
     from fairbind.cli.what_if import print_answer  # noqa: PLC0415 - as above
 
-    print_answer(Source("what-if", file, kubeconfig, context, namespace, scheduler_name), output, **given)
+    source = Source("what-if", file, kubeconfig, context, namespace, scheduler_name, tenants)
+    print_answer(source, output, **given)
 
 
 @click.command(
     short_help="Compare the policies on a cluster, and recommend one.",
     epilog="\b\nExample:\n  $ fairbind advise cluster.json",
 )
-@file_argument
-@kubeconfig_option
-@context_option
-@own_namespace_option
-@listed_scheduler_name_option("Pods wait for fairbind when their spec.schedulerName is this.")
+@source_options("Count pods of this spec.schedulerName as waiting for fairbind.")
 @output_option("table", "json", "yaml")
 @debug_option
 def advise(*, file: str | None, output: str, **given: Any) -> None:

@@ -29,20 +29,25 @@ from prometheus_client import (
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from fairbind import __version__
+from fairbind.cluster.tenancy.users import find_tenant_of_leaf
 from fairbind.model.overview import ClusterOverview
-from fairbind.web.overview_samples import by_resource, cluster_samples, tenant_samples
+from fairbind.web.overview_samples import all_tenant_samples, by_resource, cluster_samples
 from fairbind.web.resource_seconds import ResourceSeconds
 
 BINDING_RESULTS = ("bound", "conflict", "gone", "invalid", "fenced", "stale", "crowded", "deferred", "failed")
 WATCHED_RESOURCES = (
     *("pods", "nodes", "namespaces", "persistentvolumeclaims", "persistentvolumes", "storageclasses"),
     *("csinodes", "csidrivers", "csistoragecapacities", "volumeattachments"),
-    *("resourceclaims", "deviceclasses", "resourceslices", "tenants", "schedulingpolicies"),
+    *("resourceclaims", "deviceclasses", "resourceslices", "tenants", "schedulingpolicies", "jobs"),
+    *(f"podgroups.scheduling.{group}" for group in ("k8s.io", "x-k8s.io", "volcano.sh")),
 )
 SOLVE_RESULTS = ("solved", "failed", "timeout")
 RESTART_REASONS = ("expired", "connection", "unreadable", "unconfirmed")
 REJECTIONS = ("resources", "ports", "node", "other")
-REPORTING_PARTS = ("recorder", "nominator", "status", "overview", "fair_shares", "journal", "turns")
+REPORTING_PARTS = (
+    *("recorder", "nominator", "status", "overview", "fair_shares", "journal", "turns", "share_reports"),
+    "group_status",
+)
 UNKNOWN_REVISION = "unknown"
 
 CYCLE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -92,14 +97,42 @@ TENANT_METRICS = (
         "fairbind_tenant_allocated",
         "gauge",
         ("tenant", "resource", "unit"),
-        "What the tenant's bound and not finished pods request.",
+        "What the tenant's bound and not finished pods request. Of a tenant with others below it, amounts and pods are "
+        "those of its own namespaces, so that sums over tenants are right; its shares are of all below it.",
+    ),
+    MetricSpec(
+        "fairbind_tenant_limit",
+        "gauge",
+        ("tenant", "resource", "unit"),
+        "The most that the tenant may hold by its spec.limit: on all nodes, or in sum over the kinds of nodes that it "
+        "names. Absent without a limit.",
+    ),
+    MetricSpec(
+        "fairbind_tenant_guarantee",
+        "gauge",
+        ("tenant", "resource", "unit"),
+        "Amount that counts of the tenant's spec.guarantee: on all nodes, or in sum over the kinds of nodes that it "
+        "names. Absent without a guarantee.",
+    ),
+    MetricSpec(
+        "fairbind_tenant_kept_back",
+        "gauge",
+        ("tenant", "resource", "unit"),
+        "Amount of its guarantee that stays free for the tenant because of lending Never. Absent without any.",
+    ),
+    MetricSpec(
+        "fairbind_tenant_parent_info",
+        "gauge",
+        ("tenant", "parent"),
+        "Parent of a tenant that has one: 1.",
     ),
     MetricSpec(
         "fairbind_tenant_resource_seconds_total",
         "counter",
         ("tenant", "resource", "unit"),
         "What the tenant's pods request, summed over time: core-seconds, byte-seconds, and so on. All replicas count. "
-        "For showback take the one that counted most: max by (tenant, resource, unit) (increase(...[30d])).",
+        "For showback take the one that counted most: max by (tenant, resource, unit) (increase(...[30d])). Users of a "
+        "tenant count together.",
     ),
     MetricSpec(
         "fairbind_tenant_share_gap",
@@ -113,6 +146,13 @@ TENANT_METRICS = (
         "gauge",
         ("tenant", "resource", "unit"),
         "What reservations keep for the tenant on nodes where its next pods do not fit yet. Absent without any.",
+    ),
+    MetricSpec(
+        "fairbind_scattered",
+        "gauge",
+        ("resource", "unit"),
+        "Free amount that would be enough for a group that waits, if it were not in pieces that are too small, or in "
+        "too many topology domains. Absent without any.",
     ),
     MetricSpec(
         "fairbind_tenant_oldest_pending_seconds",
@@ -152,7 +192,7 @@ CLUSTER_METRICS = (
         "fairbind_cluster_capacity",
         "gauge",
         ("resource", "unit"),
-        "What tenants can hold on Ready nodes that are not cordoned.",
+        "What tenants can hold on Ready nodes that are not cordoned, and what they hold on others.",
     ),
     MetricSpec("fairbind_cluster_allocated", "gauge", ("resource", "unit"), "What all tenants hold."),
     MetricSpec(
@@ -165,7 +205,7 @@ CLUSTER_METRICS = (
         "fairbind_server_class_capacity",
         "gauge",
         ("server_class", "resource", "unit"),
-        "What tenants can hold on the class's Ready nodes that are not cordoned.",
+        "What tenants can hold on the class's Ready nodes that are not cordoned, and what they hold on its others.",
     ),
     MetricSpec(
         "fairbind_server_class_allocated",
@@ -199,7 +239,7 @@ CLUSTER_METRICS = (
         "fairbind_fairness_jain_index",
         "gauge",
         (),
-        "Jain's index of the weighted shares of tenants with backlog: 1 when they are equal, 1/n when one has all.",
+        "Jain's index of the weighted shares of the root's children with backlog: 1 when equal, 1/n when one has all.",
     ),
     MetricSpec(
         "fairbind_fairness_share_error",
@@ -326,15 +366,14 @@ class OverviewCollector:
         for name, samples in cluster_samples(overview):
             for labels, value in samples:
                 families[name].add_metric(labels, value)
-        for tenant in overview.tenants:
-            for name, samples in tenant_samples(tenant):
-                for labels, value in samples:
-                    families[name].add_metric(labels, value)
+        for name, samples in all_tenant_samples(overview):
+            for labels, value in samples:
+                families[name].add_metric(labels, value)
         for tenant_name, sums in self._resource_seconds.compute().items():
             for labels, value in by_resource([tenant_name], sums):
                 families["fairbind_tenant_resource_seconds_total"].add_metric(labels, value)
         now = self._wall_clock()
-        for tenant in overview.tenants:
+        for tenant in overview.shown or overview.tenants:
             age = 0.0 if tenant.oldest_pending is None else max(0.0, now - tenant.oldest_pending)
             families["fairbind_tenant_oldest_pending_seconds"].add_metric([tenant.name], age)
         yield from families.values()
@@ -401,8 +440,9 @@ class Metrics:
 
     def pod_scheduled(self, tenant: str, seconds: float) -> None:
         """Time a pod until its binding; a clock that differs from the server's may say below 0."""
-        self._timed_tenants.add(tenant)
-        self._pod_seconds.labels(tenant).observe(max(0.0, seconds))
+        name = find_tenant_of_leaf(tenant)
+        self._timed_tenants.add(name)
+        self._pod_seconds.labels(name).observe(max(0.0, seconds))
 
     def pod_rejected(self, rejection: str) -> None:
         """Count a pod that its kubelet refused."""
@@ -444,7 +484,7 @@ class Metrics:
     def overview_changed(self, overview: ClusterOverview) -> None:
         """Show this overview from now on. A tenant that is not in it is gone, and so are its times."""
         self._overviews.show(overview)
-        gone = self._timed_tenants.difference(tenant.name for tenant in overview.tenants)
+        gone = self._timed_tenants.difference(find_tenant_of_leaf(tenant.name) for tenant in overview.tenants)
         for tenant in gone:
             self._pod_seconds.remove(tenant)
         self._timed_tenants -= gone

@@ -4,7 +4,8 @@ Between two overviews nothing changes that one would not have shown, so a tenant
 shows them first until the one that shows others. A scrape adds the time since then: an idle cluster publishes nothing,
 and its tenants' pods hold what they hold all the same.
 
-The sums begin at 0 with the process, as counters do, and end with the tenant.
+Users of a tenant count together, as that tenant: a series for each of thousands would cost more than it tells. The
+sums begin at 0 with the process, as counters do, and end with the tenant.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from fairbind.cluster.tenancy.users import find_tenant_of_leaf
 from fairbind.model.overview import ClusterOverview
 
 
@@ -43,13 +45,13 @@ class ResourceSeconds:
         """Count by this overview from now on. An integral that stays as it is costs one comparison."""
         now, known, self._offered = self._clock(), self._integrals, frozenset(overview.capacity)
         integrals: dict[str, _Integral] = {}
-        for tenant in overview.tenants:
-            integral = known.get(tenant.name)
+        for name, allocated in _sum_users(overview).items():
+            integral = known.get(name)
             if integral is None:
-                integral = _Integral(now, tenant.allocated, {})
-            elif integral.held != tenant.allocated:
-                integral = _Integral(now, tenant.allocated, integral.compute_sums(now))
-            integrals[tenant.name] = integral
+                integral = _Integral(now, allocated, {})
+            elif integral.held != allocated:
+                integral = _Integral(now, allocated, integral.compute_sums(now))
+            integrals[name] = integral
         self._integrals = integrals
 
     def compute(self) -> dict[str, dict[str, float]]:
@@ -59,3 +61,16 @@ class ResourceSeconds:
             tenant: {r: total for r, total in integral.compute_sums(now).items() if r in offered}
             for tenant, integral in integrals.items()
         }
+
+
+def _sum_users(overview: ClusterOverview) -> dict[str, Mapping[str, float]]:
+    """Return what each tenant holds."""
+    held: dict[str, Mapping[str, float]] = {}
+    for leaf in overview.tenants:
+        name = find_tenant_of_leaf(leaf.name)
+        before = held.get(name)
+        if before is None:
+            held[name] = leaf.allocated
+        else:
+            held[name] = {r: before.get(r, 0.0) + leaf.allocated.get(r, 0.0) for r in before.keys() | leaf.allocated}
+    return held

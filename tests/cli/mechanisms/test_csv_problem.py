@@ -20,7 +20,8 @@ from fairbind.fairness import Allocation, make_problem, parse_problem
 from fairbind.fairness.mechanisms.registry import MECHANISMS
 from fairbind.model.errors import InvalidProblemError
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "researchers.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+PAGE = (DOCS / "researchers.md").read_text(encoding="utf-8")
 
 
 def find_block(language: str, word: str) -> str:
@@ -135,7 +136,8 @@ def test_the_commands_take_a_table(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_the_page_names_the_paper_of_every_mechanism() -> None:
-    section = PAGE.partition("## The papers")[2].partition("\n## ")[0]
+    page = (DOCS / "mechanisms" / "README.md").read_text(encoding="utf-8")
+    section = page.partition("## The papers")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (`[^|]*) \| ([^|]+) \|$", section, re.MULTILINE)
     papers = {mechanism: paper for cell, paper in rows for mechanism in re.findall("`([^`]+)`", cell)}
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
+import yaml
 
 from cli.mechanisms.typed import Terminal
 from fairbind.fairness.mechanisms.guarantees import GUARANTEES
@@ -52,3 +56,20 @@ def test_the_story_tells_the_assumptions(terminal: Terminal) -> None:
     words = " ".join(terminal.succeed("mechanisms", "drf").out.split())
 
     assert "population-monotonicity proved if every tenant needs every resource; Ghodsi" in words
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_programs_get_the_list_and_each_story(terminal: Terminal, output: str) -> None:
+    def read(*words: str) -> Any:
+        text = terminal.succeed("mechanisms", *words, "-o", output).out
+        return json.loads(text) if output == "json" else yaml.safe_load(text)
+
+    listed = read()["mechanisms"]
+    assert [one["id"] for one in listed] == list(MECHANISMS)
+    for one in listed:
+        assert set(one["takes"]) == MECHANISMS[one["id"]].options
+    story = read("ps-dsf")
+    assert story["paper"] == MECHANISMS["ps-dsf"].paper
+    assert {one["property"]: one["standing"] for one in story["properties"]} == {
+        name: guarantee.standing.value for name, guarantee in GUARANTEES["ps-dsf"].items()
+    }

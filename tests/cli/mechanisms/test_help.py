@@ -25,7 +25,7 @@ from simulator.scenarios import make_scenario
 from simulator.test_traces import OPENB_NODES, OPENB_PODS
 
 COMMANDS = (*MECHANISM_COMMANDS, simulate, sweep, trace, reproduce)
-OF_SNAPSHOTS = (snapshot, replay, what_if, advise, commands.commands["audit"])
+OF_SNAPSHOTS = (snapshot, replay, what_if, advise, *map(commands.commands.__getitem__, ("audit", "import", "tree")))
 """What these examples need is a cluster's file: tests/cli/test_snapshots.py writes one."""
 OF_CLUSTERS = (open_gates,)
 """What these examples need is a cluster: tests/e2e/test_gate_mode.py has one."""

@@ -22,6 +22,8 @@ from fairbind.cli.mechanisms.tables import (
 )
 from fairbind.fairness.mechanisms.registry import MECHANISMS
 from fairbind.fairness.problems.allocation import Allocation
+from fairbind.fairness.problems.problem import Problem
+from fairbind.fairness.problems.tree import ROOT, Tree
 from fairbind.fairness.solve import compute_allocation
 
 MOST_SERVERS_SHOWN = 40
@@ -96,25 +98,40 @@ def _compute_tenants(allocation: Allocation, width: int) -> Iterator[str]:
     ]
     if (problem.weight_i == problem.weight_i[0]).all():
         del columns[1]
+    if problem.tree is not None:
+        columns.insert(1, ["below", *_compute_paths(problem, problem.tree)])
+    numbers_from = 1 if problem.tree is None else 2
     if len(problem.server_names) == 1:
-        yield from lay_out(list(zip(*columns, strict=True)))
+        yield from lay_out(list(zip(*columns, strict=True)), numbers_from=numbers_from)
         return
     if len(problem.server_names) > MOST_SERVERS_SHOWN:
-        yield from lay_out(list(zip(*columns, strict=True)))
+        yield from lay_out(list(zip(*columns, strict=True)), numbers_from=numbers_from)
         yield f"(tasks on each of {len(problem.server_names)} servers: --output json)"
         return
     servers = [
         [f"on {name}", *format_numbers(tasks_i)]
         for name, tasks_i in zip(problem.server_names, allocation.tasks_ik.T.tolist(), strict=True)
     ]
-    together = lay_out(list(zip(*columns, *servers, strict=True)))
+    together = lay_out(list(zip(*columns, *servers, strict=True)), numbers_from=numbers_from)
     if measure(together[1]) <= width:
         yield from together
         return
-    yield from lay_out(list(zip(*columns, strict=True)))
+    yield from lay_out(list(zip(*columns, strict=True)), numbers_from=numbers_from)
     for table in lay_out_columns(columns[0], servers, width=width):
         yield ""
         yield from table
+
+
+def _compute_paths(problem: Problem, tree: Tree) -> Iterator[str]:
+    """Return the names above each tenant with tasks, from the root down."""
+    names = [*problem.tenant_names, *tree.inner_names]
+    for tenant in range(len(problem.tenant_names)):
+        path: list[str] = []
+        vertex = int(tree.parent_v[tenant])
+        while vertex != ROOT:
+            path.insert(0, names[vertex])
+            vertex = int(tree.parent_v[vertex])
+        yield "/".join(path)
 
 
 def _compute_servers(allocation: Allocation) -> Iterator[str]:

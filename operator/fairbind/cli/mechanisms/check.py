@@ -10,10 +10,11 @@ import numpy as np
 
 from fairbind.cli.documents import format_document
 from fairbind.cli.mechanisms.solving import read_problem
-from fairbind.cli.mechanisms.tables import lay_out
+from fairbind.cli.mechanisms.tables import find_width, lay_out_explained
 from fairbind.fairness.mechanisms.guarantees import GUARANTEES, is_guaranteed
 from fairbind.fairness.mechanisms.mechanism import Guarantee, Standing
 from fairbind.fairness.problems.fields import suggest_name
+from fairbind.fairness.problems.problem import Problem
 from fairbind.fairness.properties import PROPERTIES, Property, Witness, properties_for
 from fairbind.fairness.solve import compute_allocation, get_mechanism
 from fairbind.model.errors import InvalidProblemError, InvariantError
@@ -71,8 +72,10 @@ class Findings:
     found: tuple[Finding, ...]
 
     def to_lines(self) -> str:
-        """Return a line for each property."""
-        return "\n".join(lay_out([_show(finding) for finding in self.found], numbers_from=4, headings=0))
+        """Return a line for each property, and below it the witness, if there is one."""
+        rows = [[finding.about.id, finding.result, finding.standing] for finding in self.found]
+        texts = [finding.witness.text if finding.witness else "" for finding in self.found]
+        return "\n".join(lay_out_explained(rows, texts, width=find_width(), numbers_from=3, headings=0))
 
     def to_text(self, output: str) -> str:
         """Return the same as JSON or YAML, with the numbers of the witnesses."""
@@ -98,8 +101,8 @@ def compute_findings(
 ) -> Findings:
     """Solve the problem and look for witnesses. Raises InvalidProblemError, also for unknown properties."""
     mechanism = get_mechanism(mechanism_id)
-    wanted = find_properties(mechanism_id, property_ids)
     problem = read_problem(source, pools=pools)
+    wanted = find_properties(mechanism_id, property_ids, problem)
     allocation = compute_allocation(problem, mechanism_id, alpha=alpha)
     found = []
     for one in wanted:
@@ -111,19 +114,17 @@ def compute_findings(
     return Findings(mechanism.id, tuple(found))
 
 
-def find_properties(mechanism_id: str, property_ids: Sequence[str]) -> Iterable[Property]:
-    """Return the named properties in the registry's order, or all that mean something for the mechanism."""
-    usual = properties_for(mechanism_id)
+def find_properties(mechanism_id: str, property_ids: Sequence[str], problem: Problem) -> Iterable[Property]:
+    """Return the named properties in the registry's order, or all that mean something for the mechanism here."""
+    usual = properties_for(mechanism_id, problem)
     for property_id in property_ids:
         if property_id not in PROPERTIES:
             raise InvalidProblemError(f"property: {property_id!r} is unknown{suggest_name(property_id, PROPERTIES)}")
+        if PROPERTIES[property_id] in properties_for(mechanism_id) and PROPERTIES[property_id] not in usual:
+            raise InvalidProblemError(f"property: {property_id} is about tenants without a tree, and these have one")
         if PROPERTIES[property_id] not in usual:
             options = ", ".join(sorted(PROPERTIES[property_id].options))
             raise InvalidProblemError(
                 f"property: {property_id} is about mechanisms that take {options}; {mechanism_id} does not"
             )
     return [one for one in usual if not property_ids or one.id in property_ids]
-
-
-def _show(finding: Finding) -> list[str]:
-    return [finding.about.id, finding.result, finding.standing, finding.witness.text if finding.witness else ""]

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from fairbind.cli.completion import FILE, complete_mechanisms, complete_properties
 from fairbind.cli.exit_status import EXIT_FAILURE
 from fairbind.cli.options import Command, debug_option, output_option
 
@@ -78,16 +79,21 @@ def _take_problem(command: Command) -> Command:
         click.option(
             "--alpha",
             type=Alpha(),
-            help="Exponent of alpha-pf-vds on the servers that name none themselves, from 0.01 on.  [default: 2]",
+            help="Use this exponent for alpha-pf-vds on the servers that name none themselves, from 0.01 on.  "
+            "[default: 2]",
         ),
-        click.argument("problem"),
+        click.argument("problem", type=FILE),
     ):
         command = add(command)
     return command
 
 
 _mechanism_option = click.option(
-    "--mechanism", metavar="ID", required=True, help="Which one: an id that `fairbind mechanisms` lists."
+    "--mechanism",
+    metavar="ID",
+    required=True,
+    shell_complete=complete_mechanisms,
+    help="Divide by this mechanism, one that `fairbind mechanisms` lists.",
 )
 
 
@@ -105,8 +111,8 @@ _mechanism_option = click.option(
 @click.option(
     "--solver",
     metavar="ID",
-    help="A published iteration in place of the exact solver: ps-mfa or distributed, of alpha-pf-vds. It reports its "
-    "iterations and merit.",
+    help="Use a published iteration in place of the exact solver: ps-mfa or distributed, of alpha-pf-vds. It reports "
+    "its iterations and merit.",
 )
 @_take_problem
 def allocate(
@@ -138,7 +144,12 @@ def allocate(
 )
 @_mechanism_option
 @click.option(
-    "--property", "properties", metavar="NAME", multiple=True, help="Only this one. May be given several times."
+    "--property",
+    "properties",
+    metavar="NAME",
+    multiple=True,
+    shell_complete=complete_properties,
+    help="Check only this property. May be repeated.",
 )
 @click.option(
     "--seed",
@@ -146,11 +157,12 @@ def allocate(
     type=Seed(),
     default=DEFAULT_SEED,
     show_default=True,
-    help="A whole number from 0 for the search for lies that pay: the same one tries the same.",
+    help="Search for lies that pay from this whole number, from 0: the same one tries the same.",
 )
 @click.option(
     "--allocation",
     metavar="FILE",
+    type=FILE,
     help="Judge this allocation instead of the mechanism's: JSON or YAML as `allocate` prints it, or CSV with the "
     "columns tenant, server and tasks.",
 )
@@ -160,7 +172,7 @@ def allocate(
     type=click.FloatRange(0, 1),
     default=1e-6,
     show_default=True,
-    help="With --allocation: how much of what is allowed or of what a tenant has counts as rounding.",
+    help="Count so much of what is allowed, or of what a tenant has, as rounding. With --allocation.",
 )
 @click.option(
     "--exit-code",
@@ -221,7 +233,8 @@ def check(
     "mechanisms",
     metavar="ID",
     multiple=True,
-    help="Only this one. May be given several times. Without it: all that can solve the problem.",
+    shell_complete=complete_mechanisms,
+    help="Compare only this mechanism. May be repeated. Without it: all that can solve the problem.",
 )
 @click.option(
     "--plot",
@@ -258,25 +271,27 @@ def compare(
 
 
 @click.command(short_help="List the mechanisms, or tell the story of one.", epilog=_example("fairbind mechanisms drf"))
-@click.argument("mechanism", metavar="[ID]", required=False)
+@click.argument("mechanism", metavar="[ID]", required=False, shell_complete=complete_mechanisms)
+@output_option("table", "json", "yaml")
 @debug_option
-def mechanisms(mechanism: str | None) -> None:
+def mechanisms(mechanism: str | None, output: str) -> None:
     """List the mechanisms, or tell what one does, where it comes from and what it guarantees."""
     from fairbind.cli.mechanisms.describe import compute_list, compute_story  # noqa: PLC0415 - numpy and the mechanisms
     from fairbind.cli.mechanisms.tables import write_text  # noqa: PLC0415 - only with an answer
 
-    write_text(compute_list() if mechanism is None else compute_story(mechanism))
+    write_text(compute_list(output) if mechanism is None else compute_story(mechanism, output))
 
 
 @click.command(short_help="Print a JSON Schema.", epilog=_example("fairbind schema problem"))
 @click.argument("of", metavar="problem|scenario|sweep", type=click.Choice(["problem", "scenario", "sweep"]))
+@output_option("json", "yaml")
 @debug_option
-def schema(of: str) -> None:
+def schema(of: str, output: str) -> None:
     """Print the JSON Schema (2020-12) of the problems, scenarios or sweeps that the other commands read."""
     from fairbind.cli.mechanisms.schema import compute_schema  # noqa: PLC0415 - only this command needs it
     from fairbind.cli.mechanisms.tables import write_text  # noqa: PLC0415 - only with an answer
 
-    write_text(compute_schema(of))
+    write_text(compute_schema(of, output))
 
 
 COMMANDS: Final = (allocate, check, compare, mechanisms, schema)

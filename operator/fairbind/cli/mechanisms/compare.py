@@ -154,7 +154,7 @@ def _compute_entry(problem: Problem, mechanism_id: str, alpha: float | None) -> 
     allocation = compute_allocation(problem, mechanism_id, alpha=alpha)
     witnesses = {
         one.id: one.find(problem, mechanism_id, allocation, alpha=alpha)
-        for one in properties_for(mechanism_id)
+        for one in properties_for(mechanism_id, problem)
         if not one.is_searched
     }
     return Entry(allocation, compute_summary(allocation), witnesses)
@@ -197,7 +197,7 @@ def _compute_sections(entries: Sequence[Entry]) -> Iterator[tuple[str, _Section]
     yield "used", _Section(resources, parts)
     totals = _format_rows([[entry.summary.total] for entry in entries])
     levels = _format_rows([[entry.summary.minimum, entry.summary.jain] for entry in entries])
-    if (problem.weight_i == problem.weight_i[0]).all():
+    if problem.tree is None and (problem.weight_i == problem.weight_i[0]).all():
         together = [total + level for total, level in zip(totals, levels, strict=True)]
         yield "shares", _Section(["sum", "least", "Jain's index"], together)
     else:

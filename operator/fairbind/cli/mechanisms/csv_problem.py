@@ -21,7 +21,7 @@ from fairbind.model.errors import InvalidProblemError
 SERVER, TENANT = "server", "tenant"
 REQUIRED: Final = ("kind", "name")
 SERVER_COLUMNS: Final = ("count", "alpha", "utilityA", "utilityB", "divisible")
-TENANT_COLUMNS: Final = ("weight", "tasks", "eligible")
+TENANT_COLUMNS: Final = ("weight", "tasks", "eligible", "parent", "priority", "mixed")
 WEIGHT: Final = "weight:"
 SEPARATOR: Final = ";"
 _KNOWN: Final = (*REQUIRED, *SERVER_COLUMNS, *TENANT_COLUMNS)
@@ -97,6 +97,10 @@ def read_csv(text: str, source: str) -> Table:
                 where = _locate(source, rows.line_num)
                 raise InvalidProblemError(f"{where}: has {len(cells)} cells, but there are {len(columns)} columns")
             _add(table, dict(zip(columns, (cell.strip() for cell in cells), strict=True)), rows.line_num)
+        parents = {entry.get("parent") for entry in table.document["tenants"]}
+        for entry in table.document["tenants"]:
+            if entry["name"] in parents and not entry["demand"]:
+                del entry["demand"]
     except csv.Error as error:
         raise InvalidProblemError(f"{_locate(source, rows.line_num)}: {error}") from error
     return table
@@ -147,9 +151,11 @@ def _add(table: Table, row: Mapping[str, str], line: int) -> None:
 
 
 def _read_cell(column: str, cell: str) -> object:
+    if column == "parent":
+        return cell
     if column == "eligible":
         return [name.strip() for name in cell.split(SEPARATOR)]
-    return _TRUTHS.get(cell.lower(), cell) if column == "divisible" else _read_number(cell)
+    return _TRUTHS.get(cell.lower(), cell) if column in {"divisible", "mixed"} else _read_number(cell)
 
 
 def _read_number(cell: str) -> object:
@@ -163,19 +169,24 @@ def _read_number(cell: str) -> object:
 def format_csv(document: Mapping[str, Any]) -> str:
     """Return the table of a document that `parse_problem` takes, without a last line break.
 
-    Raises InvalidProblemError for what a table cannot say: expected tenants, a pool, names with semicolons, and
-    resources that are named like a column.
+    Raises InvalidProblemError for what a table cannot say: expected tenants, a pool, guarantees, limits, names with
+    semicolons, and resources that are named like a column.
     """
     for option in ("expectedTenants", "pool"):
         if option in document:
             raise InvalidProblemError(f"{option}: cannot be said in CSV; write JSON or YAML")
+    for i, tenant in enumerate(document["tenants"]):
+        for field_ in ("guarantee", "limit"):
+            if field_ in tenant:
+                where = f"tenants[{i}].{field_} of {tenant['name']}"
+                raise InvalidProblemError(f"{where}: cannot be said in CSV; write JSON or YAML")
     resources = list(document["resources"])
     for resource in resources:
         if resource in _KNOWN or resource.startswith(WEIGHT):
             raise InvalidProblemError(f"resources: {show_value(resource)} is a column of its own in CSV; write YAML")
     entries = [
         *((SERVER, server["capacity"], server) for server in document["servers"]),
-        *((TENANT, tenant["demand"], tenant) for tenant in document["tenants"]),
+        *((TENANT, tenant.get("demand", {}), tenant) for tenant in document["tenants"]),
     ]
     used = [column for column in (*SERVER_COLUMNS, *TENANT_COLUMNS) if any(column in entry for *_, entry in entries)]
     weighed = [r for r in resources if any(r in entry.get("resourceWeights", ()) for *_, entry in entries)]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
+from typing import Any
 
+from fairbind.cli.documents import format_document
 from fairbind.cli.mechanisms.tables import find_width, lay_out_wrapped
 from fairbind.fairness.mechanisms.mechanism import Mechanism, Option, Standing
 from fairbind.fairness.mechanisms.registry import MECHANISMS
@@ -15,8 +17,10 @@ _WIDEST_STORY = 100
 _CONDITIONS = {Standing.PROVED: "if", Standing.FAILS: "unless", Standing.NOT_REFUTED: "searched where"}
 
 
-def compute_list() -> str:
-    """Return the table of all mechanisms."""
+def compute_list(output: str = "table") -> str:
+    """Return the table of all mechanisms, or the same as JSON or YAML."""
+    if output != "table":
+        return format_document({"mechanisms": [_describe(mechanism) for mechanism in MECHANISMS.values()]}, output)
     rows = [["id", "name, and what it takes"]]
     for mechanism in MECHANISMS.values():
         rows += [[mechanism.id, mechanism.name], ["", show_options(mechanism)]]
@@ -24,9 +28,40 @@ def compute_list() -> str:
     return "\n".join([*lines, "", "`fairbind mechanisms ID` tells what a mechanism does, guarantees and does not."])
 
 
-def compute_story(mechanism_id: str) -> str:
+def compute_story(mechanism_id: str, output: str = "table") -> str:
     """Return what is to be known of one mechanism. Raises InvalidProblemError for an unknown one."""
-    return "\n".join(_compute_story(get_mechanism(mechanism_id), find_width()))
+    mechanism = get_mechanism(mechanism_id)
+    if output != "table":
+        return format_document(_describe_story(mechanism), output)
+    return "\n".join(_compute_story(mechanism, find_width()))
+
+
+def _describe(mechanism: Mechanism) -> dict[str, Any]:
+    takes = [option.value for option in Option if option in mechanism.options]
+    return {"id": mechanism.id, "name": mechanism.name, "takes": takes}
+
+
+def _describe_story(mechanism: Mechanism) -> dict[str, Any]:
+    from fairbind.fairness.mechanisms.guarantees import (  # noqa: PLC0415 - the list does without
+        GUARANTEES,
+        split_assumptions,
+    )
+
+    return {
+        **_describe(mechanism),
+        "paper": mechanism.paper,
+        "section": mechanism.section,
+        "story": mechanism.story,
+        "properties": [
+            {
+                "property": name,
+                "standing": guarantee.standing.value,
+                "assumptions": list(split_assumptions(guarantee)),
+                "source": guarantee.source,
+            }
+            for name, guarantee in GUARANTEES[mechanism.id].items()
+        ],
+    }
 
 
 def show_options(mechanism: Mechanism) -> str:

@@ -17,7 +17,7 @@ from fairbind.cli.documents import format_document
 from fairbind.cli.mechanisms.check import find_properties
 from fairbind.cli.mechanisms.reading import read_document, read_text
 from fairbind.cli.mechanisms.solving import read_problem
-from fairbind.cli.mechanisms.tables import lay_out
+from fairbind.cli.mechanisms.tables import find_width, lay_out_explained
 from fairbind.fairness.judge import Judgement, judge_allocation
 from fairbind.fairness.problems.fields import show_path, show_value, suggest_name
 from fairbind.fairness.problems.problem import FloatArray, Problem
@@ -37,7 +37,7 @@ def judge_file(
     judgement = judge_allocation(problem, mechanism_id, tasks_ik, alpha=alpha, tolerance=tolerance)
     witnesses: dict[str, Witness | None] = {}
     if judgement.is_feasible:
-        for one in find_properties(mechanism_id, ()):
+        for one in find_properties(mechanism_id, (), problem):
             if one.id in {"sharing-incentive", "envy-freeness", "pareto-optimality"}:
                 witnesses[one.id] = one.find(problem, mechanism_id, judgement.allocation, alpha=alpha)
     return judgement, witnesses
@@ -128,11 +128,12 @@ def show_judgement(judgement: Judgement, witnesses: Mapping[str, Witness | None]
     if output != "table":
         return format_document(describe_judgement(judgement, witnesses), output)
     name = judgement.allocation.mechanism
-    rows = [[one.condition, "violated", one.text] for one in judgement.violations]
+    rows = [(one.condition, "violated", one.text) for one in judgement.violations]
     if judgement.is_feasible and not judgement.violations:
-        rows.append(["fairness", "holds", f"the allocation meets the conditions of {name}"])
+        rows.append(("fairness", "holds", f"the allocation meets the conditions of {name}"))
     rows += [
-        [one, "holds" if witness is None else "violated", "" if witness is None else witness.text]
+        (one, "holds" if witness is None else "violated", "" if witness is None else witness.text)
         for one, witness in witnesses.items()
     ]
-    return "\n".join(lay_out(rows, numbers_from=3, headings=0))
+    cells, texts = [row[:2] for row in rows], [row[2] for row in rows]
+    return "\n".join(lay_out_explained(cells, texts, width=find_width(), numbers_from=2, headings=0))

@@ -8,7 +8,7 @@ from typing import Any
 from fairbind.cluster.objects.quantity import QuantityError, parse_quantity
 
 # Where amounts stand: the list, and the fields of its entries.
-_AMOUNTS = {"servers": ("capacity",), "tenants": ("demand", "weight", "resourceWeights")}
+_AMOUNTS = {"servers": ("capacity",), "tenants": ("demand", "weight", "resourceWeights", "guarantee", "limit")}
 
 
 def read_quantities(document: object) -> object:
@@ -34,6 +34,8 @@ def _read_entries(entries: Any, fields: tuple[str, ...]) -> object:
 
 
 def _read_amounts(amounts: object) -> object:
+    if isinstance(amounts, list):  # of guarantees or limits
+        return _read_entries(amounts, ("resources",))
     if not isinstance(amounts, Mapping):
         return _read_amount(amounts)
     return {resource: _read_amount(amount) for resource, amount in amounts.items()}

@@ -6,10 +6,12 @@ utility is all zero are rules that `fairbind.fairness.problems.parse` adds.
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from typing import Any, Final
 
+from fairbind.cli.documents import format_document
 from fairbind.fairness.problems.parse import MAX_MAGNITUDE, MIN_MAGNITUDE
+from fairbind.fairness.problems.parse_tree import LEAST_PRIORITY, MOST_PRIORITY
 from fairbind.model.policy import LEAST_ALPHA
 
 _POSITIVE: Final = {"type": "number", "minimum": MIN_MAGNITUDE, "maximum": MAX_MAGNITUDE}
@@ -98,9 +100,35 @@ PROBLEM_SCHEMA: Final[dict[str, Any]] = {
                 },
             },
         },
+        "bounds": {
+            "description": "Amounts of all that the tenant and those below it hold, one entry beside the other.",
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "required": ["resources"],
+                "additionalProperties": False,
+                "properties": {
+                    "resources": {
+                        "description": "By resource; what is left out is not bounded.",
+                        "type": "object",
+                        "minProperties": 1,
+                        "additionalProperties": {"anyOf": [*_AMOUNT["anyOf"], _QUANTITY]},
+                    },
+                    "servers": {
+                        "description": "Names of the servers that count. Default: all.",
+                        "type": "array",
+                        "minItems": 1,
+                        "uniqueItems": True,
+                        "items": {"type": "string"},
+                    },
+                },
+            },
+        },
         "tenant": {
+            "description": "One with tasks has a demand; one that others name as their parent has none.",
             "type": "object",
-            "required": ["name", "demand"],
+            "required": ["name"],
             "additionalProperties": False,
             "properties": {
                 "name": {"$ref": "#/$defs/name"},
@@ -126,20 +154,45 @@ PROBLEM_SCHEMA: Final[dict[str, Any]] = {
                     "type": "object",
                     "additionalProperties": {"anyOf": [_POSITIVE, _QUANTITY]},
                 },
+                "parent": {
+                    "description": "Name of the tenant above. Default: none. At most 6 levels.",
+                    "$ref": "#/$defs/name",
+                },
+                "priority": {
+                    "description": "Among siblings, before their levels; high first.",
+                    "type": "integer",
+                    "minimum": LEAST_PRIORITY,
+                    "maximum": MOST_PRIORITY,
+                    "default": 0,
+                },
+                "guarantee": {
+                    "description": "It gets this much before siblings that are above theirs.",
+                    "$ref": "#/$defs/bounds",
+                },
+                "limit": {"description": "It holds no more than this.", "$ref": "#/$defs/bounds"},
+                "mixed": {
+                    "description": "true: one tenant whose tasks differ; those below it are the kinds, and no level.",
+                    "type": "boolean",
+                    "default": False,
+                },
             },
         },
     },
 }
 
 
-def compute_schema(of: str = "problem") -> str:
-    """Return the schema of a problem, a scenario or a sweep as JSON."""
+def compute_schema(of: str = "problem", output: str = "json") -> str:
+    """Return the schema of a problem, a scenario or a sweep as JSON or YAML."""
+    return format_document(_find_schema(of), output)
+
+
+def _find_schema(of: str) -> Mapping[str, Any]:
     if of == "problem":
-        return json.dumps(PROBLEM_SCHEMA, indent=2)
+        return PROBLEM_SCHEMA
     if of == "sweep":
         from fairbind.simulator.sweep.schema import SWEEP_SCHEMA  # noqa: PLC0415 - the scheduler, for the policies' ids
 
-        return json.dumps(SWEEP_SCHEMA, indent=2)
+        return SWEEP_SCHEMA
     from fairbind.simulator.schema import SCENARIO_SCHEMA  # noqa: PLC0415 - the scheduler, for the policies' ids
 
-    return json.dumps(SCENARIO_SCHEMA, indent=2)
+    return SCENARIO_SCHEMA

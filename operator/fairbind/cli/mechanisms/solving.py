@@ -14,6 +14,7 @@ from fairbind.cli.mechanisms.reading import read_document, read_text
 from fairbind.fairness.problems.allocation import Allocation
 from fairbind.fairness.problems.parse import parse_problem
 from fairbind.fairness.problems.problem import FloatArray, Problem
+from fairbind.fairness.properties.subtrees import compute_entitled
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class Summary:
 
     utilisation: used part of each resource's total, by resource; those that no server has are left out. total: sum of
     the dominant shares. minimum: least dominant share / weight. jain: Jain's index of dominant share / weight, 1 when
-    all are equal.
+    all are equal. In a tree the weight is that of the path: the part of everything that its weights give.
     """
 
     utilisation: Mapping[str, float]
@@ -56,7 +57,8 @@ def compute_summary(allocation: Allocation) -> Summary:
     problem = allocation.problem
     total_r = problem.total_r
     used_r = allocation.totals_i @ problem.demand_ir
-    level_i = allocation.dominant_shares_i / problem.weight_i
+    weight_i = problem.weight_i if problem.tree is None else compute_entitled(problem)[: problem.weight_i.size]
+    level_i = allocation.dominant_shares_i / weight_i
     squares = float(level_i @ level_i)
     return Summary(
         utilisation={name: float(used_r[r] / total_r[r]) for r, name in enumerate(problem.resources) if total_r[r] > 0},

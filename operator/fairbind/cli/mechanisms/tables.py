@@ -9,9 +9,10 @@ import textwrap
 import unicodedata
 from collections.abc import Sequence
 
-DEFAULT_WIDTH = 100
+DEFAULT_WIDTH = 80
 NARROWEST = 40
 GAP = "  "
+INDENT = "    "
 
 _MOST_DECIMALS = 4
 _SIGNIFICANT = 6
@@ -41,8 +42,12 @@ def lay_out(rows: Sequence[Sequence[str]], *, numbers_from: int = 1, headings: i
     return lines
 
 
-def lay_out_columns(first: Sequence[str], others: Sequence[Sequence[str]], *, width: int) -> list[list[str]]:
+def lay_out_columns(
+    first: Sequence[str], others: Sequence[Sequence[str]], *, width: int, headings: int = 1
+) -> list[list[str]]:
     """Return as few tables as fit the width, each with the first column and about as many of the others.
+
+    headings: how many rows stand above the rule.
 
     >>> lay_out_columns(["id", "t"], [["a", "1"], ["b", "2"], ["c", "3"]], width=8)
     [['id  a  b', '--  -  -', 't   1  2'], ['id  c', '--  -', 't   3']]
@@ -50,10 +55,21 @@ def lay_out_columns(first: Sequence[str], others: Sequence[Sequence[str]], *, wi
     for count in range(1, len(others) + 1):
         size = -(-len(others) // count)
         parts = [others[start : start + size] for start in range(0, len(others), size)]
-        tables = [lay_out(list(zip(first, *part, strict=True))) for part in parts]
-        if max(measure(table[1]) for table in tables) <= width:
+        tables = [lay_out(list(zip(first, *part, strict=True)), headings=headings) for part in parts]
+        if max(measure(table[headings]) for table in tables) <= width:
             break
     return tables
+
+
+def lay_out_side_by_side(rows: Sequence[Sequence[str]], *, keys: int = 1, headings: int = 1) -> list[str]:
+    """Return the rows as tables that fit the terminal, a blank line between them.
+
+    keys: so many first columns are one, in each of the tables. headings: how many rows stand above the rule.
+    """
+    first = [line.rstrip() for line in lay_out([row[:keys] for row in rows], numbers_from=keys, headings=0)]
+    others = list(zip(*(row[keys:] for row in rows), strict=True))
+    tables = lay_out_columns(first, others, width=find_width(), headings=headings)
+    return [line for table in tables for line in ["", *table]][1:]
 
 
 def lay_out_wrapped(rows: Sequence[Sequence[str]], *, width: int) -> list[str]:
@@ -72,6 +88,35 @@ def lay_out_wrapped(rows: Sequence[Sequence[str]], *, width: int) -> list[str]:
         wrapped.append([*row[:-1], first])
         wrapped += [[""] * (len(row) - 1) + [other] for other in others]
     return lay_out(wrapped, numbers_from=len(rows[0]))
+
+
+def lay_out_explained(
+    rows: Sequence[Sequence[str]], texts: Sequence[str], *, width: int, numbers_from: int = 1, headings: int = 1
+) -> list[str]:
+    r"""Return the rows as `lay_out` does, and below each its text, indented and wrapped into the width.
+
+    texts: one for each row that is no heading; an empty one has no line.
+
+    >>> print("\n".join(lay_out_explained([["pod", "pods"], ["a-1", "12"]], ["0/3 nodes are free"], width=18)))
+    pod  pods
+    ---  ----
+    a-1    12
+        0/3 nodes are
+        free
+    """
+    lines = lay_out(rows, numbers_from=numbers_from, headings=headings)
+    first = len(lines) - len(texts)
+    explained = lines[:first]
+    for line, text in zip(lines[first:], texts, strict=True):
+        explained += [line, *wrap(text, width=width, indent=INDENT)]
+    return explained
+
+
+def wrap(text: str, *, width: int, indent: str = "") -> list[str]:
+    """Return a text as lines of at most this width; words are not broken, so that names can be copied."""
+    return textwrap.wrap(
+        text, width, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def format_numbers(values: Sequence[float]) -> list[str]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from fairbind.fairness.problems.problem import FloatArray, Problem
+from fairbind.fairness.problems.tree import ROOT, Bounds
 
 
 def describe_problem(problem: Problem) -> dict[str, Any]:
@@ -21,7 +24,7 @@ def describe_problem(problem: Problem) -> dict[str, Any]:
     document: dict[str, Any] = {
         "resources": list(problem.resources),
         "servers": [_describe_server(problem, k) for k in range(len(problem.server_names))],
-        "tenants": [_describe_tenant(problem, i) for i in range(len(problem.tenant_names))],
+        "tenants": _describe_tenants(problem),
     }
     if problem.expected_tenants is not None:
         document["expectedTenants"] = problem.expected_tenants
@@ -46,6 +49,40 @@ def _describe_server(problem: Problem, k: int) -> dict[str, Any]:
     if not problem.divisible_k[k]:
         server["divisible"] = False
     return server
+
+
+def _describe_tenants(problem: Problem) -> list[dict[str, Any]]:
+    """Return all tenants in the order of the document that they came from."""
+    tenants = [_describe_tenant(problem, i) for i in range(len(problem.tenant_names))]
+    tree = problem.tree
+    if tree is None:
+        return tenants
+    for n, name in enumerate(tree.inner_names):
+        inner: dict[str, Any] = {"name": name}
+        if tree.weight_n[n] != 1:
+            inner["weight"] = float(tree.weight_n[n])
+        if n in tree.mixed:
+            inner["mixed"] = True
+        weights = _describe_amounts(problem, tree.resource_weight_nr[n], 1.0)
+        tenants.append({**inner, "resourceWeights": weights} if weights else inner)
+    names = [str(tenant["name"]) for tenant in tenants]
+    for v, tenant in enumerate(tenants):
+        if tree.parent_v[v] != ROOT:
+            tenant["parent"] = names[tree.parent_v[v]]
+        if tree.priority_v[v] != 0:
+            tenant["priority"] = int(tree.priority_v[v])
+        for field, bounds in (("guarantee", tree.guarantees), ("limit", tree.limits)):
+            entries = [_describe_bound(problem, bounds, b) for b in np.flatnonzero(bounds.vertex_b == v).tolist()]
+            if entries:
+                tenant[field] = entries
+    return [tenants[v] for v in np.argsort(tree.place_v, kind="stable").tolist()]
+
+
+def _describe_bound(problem: Problem, bounds: Bounds, b: int) -> dict[str, Any]:
+    bound: dict[str, Any] = {"resources": {problem.resources[bounds.resource_b[b]]: float(bounds.amount_b[b])}}
+    if not bounds.on_bk[b].all():
+        bound["servers"] = [problem.server_names[k] for k in np.flatnonzero(bounds.on_bk[b]).tolist()]
+    return bound
 
 
 def _describe_tenant(problem: Problem, i: int) -> dict[str, Any]:
