@@ -45,16 +45,21 @@ matchLabels:
 fairbind.io/turn
 {{- end }}
 
+{{/* All scheduler names whose pods fairbind binds itself, as a list in CEL. */}}
+{{- define "fairbind.schedulerNames" -}}
+{{ prepend .Values.schedulerNames .Values.schedulerName | uniq | toJson }}
+{{- end }}
+
 {{/* Whether a pod waits for a decision of fairbind, in CEL: for all schedulers that it serves in this mode. */}}
 {{- define "fairbind.waits" -}}
 {{- if eq .Values.mode "extender" -}}
-has(object.spec.schedulerName) && object.spec.schedulerName in {{ prepend .Values.extender.schedulerNames .Values.schedulerName | toJson }}
+has(object.spec.schedulerName) && object.spec.schedulerName in {{ concat (include "fairbind.schedulerNames" . | fromJsonArray) .Values.extender.schedulerNames | toJson }}
 {{- else if eq .Values.mode "gate" -}}
-has(object.spec.schedulerName) && (object.spec.schedulerName == '{{ .Values.schedulerName }}'
+has(object.spec.schedulerName) && (object.spec.schedulerName in {{ include "fairbind.schedulerNames" . }}
 || (object.spec.schedulerName == '{{ .Values.gate.schedulerName }}'
 && has(object.spec.schedulingGates) && object.spec.schedulingGates.exists(gate, gate.name == '{{ include "fairbind.gate" . }}')))
 {{- else -}}
-has(object.spec.schedulerName) && object.spec.schedulerName == '{{ .Values.schedulerName }}'
+has(object.spec.schedulerName) && object.spec.schedulerName in {{ include "fairbind.schedulerNames" . }}
 {{- end }}
 && (!has(object.spec.nodeName) || object.spec.nodeName == '')
 {{- end }}
@@ -64,7 +69,7 @@ has(object.spec.schedulerName) && object.spec.schedulerName == '{{ .Values.sched
 (!has(object.spec.volumes) || !object.spec.volumes.exists(v, has(v.awsElasticBlockStore) || has(v.azureDisk) || has(v.cinder) || has(v.gcePersistentDisk) || has(v.iscsi)
   || has(v.portworxVolume) || has(v.rbd) || has(v.vsphereVolume)))
 && (!has(object.spec.resourceClaims) || object.spec.resourceClaims.size() == 0)
-&& !has(object.spec.schedulingGroup) && !has(object.spec.workloadRef)
+&& !has(object.spec.workloadRef)
 {{- end }}
 
 {{/* The counts above which the operator leaves a pod waiting (operator/fairbind/cluster/objects/budget.py). A test compares them. */}}
