@@ -1,9 +1,9 @@
 """Make the files that follow from others, or check that they are what they should be.
 
-The sources are crds/, the alert rules, the dashboard, the examples, the chart's values.yaml and templates, and the
-package's version. From them come the chart's own copies (a chart must hold all that it installs), its description of
-the CRDs, the table of values in its README, the reference of the CRDs and the kustomize base, which is the chart as
-helm renders it; without a helm that is left alone.
+The sources are crds/, the alert rules, the dashboard, the examples, the chart's values.yaml and templates, the
+package's version, and deploy/publishing.toml with the registry that the chart names. From them come the chart's own
+copies (a chart must hold all that it installs), its description of the CRDs, the table of values in its README, the
+reference of the CRDs and the kustomize base, which is the chart as helm renders it; without a helm that is left alone.
 
     python deploy/tools/chart.py               write everything
     python deploy/tools/chart.py --check       write nothing; exit 1 and name what differs
@@ -25,12 +25,13 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from crd_reference import compute_reference
+from publishing import read_published, write_registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
-CRDS = ("schedulingpolicies.yaml", "tenants.yaml")
+CRDS = ("schedulingpolicies.yaml", "sharereports.yaml", "tenants.yaml")
 CARRIED = ("deploy/alerts/fairbind.rules.yaml", "deploy/dashboard/fairbind.json")
 """What the chart carries a copy of, in files/."""
 TABLE = re.compile(r"(?<=<!-- begin values -->\n).*?(?=<!-- end values -->)", re.DOTALL)
@@ -49,19 +50,22 @@ def compute_outputs(root: Path, helm: Path | None) -> Outputs:
     outputs: Outputs = {chart / "crds" / name: text for name, text in crds.items()}
     for path in CARRIED:
         outputs[chart / "files" / Path(path).name] = (root / path).read_text(encoding="utf-8")
-    outputs[chart / "README.md"] = _compute_readme(chart)
+    published = read_published(root)
+    values = write_registry((chart / "values.yaml").read_text(encoding="utf-8"), published)
+    outputs[chart / "values.yaml"] = values
+    outputs[chart / "README.md"] = _compute_readme(chart, values)
     parsed = [yaml.safe_load(text) for text in crds.values()]
-    outputs[chart / "Chart.yaml"] = _compute_chart_metadata(chart, _find_version(root), _describe_crds(root, parsed))
+    outputs[chart / "Chart.yaml"] = _compute_chart_metadata(chart, published.version, _describe_crds(root, parsed))
     outputs[root / "docs" / "reference" / "crds.md"] = compute_reference(parsed)
     if helm is not None:
         base = root / "deploy" / "kustomize" / "base"
-        outputs[base / "fairbind.yaml"] = MADE + compute_base(chart, helm)
+        outputs[base / "fairbind.yaml"] = MADE + compute_base(chart, helm, published.registry)
         outputs[base / "crds.yaml"] = "---\n".join(crds.values())
     return outputs
 
 
-def compute_base(chart: Path, helm: Path) -> str:
-    """Return the chart as helm renders it, without what is there for helm.
+def compute_base(chart: Path, helm: Path, registry: str = "") -> str:
+    """Return the chart as helm renders it, without what is there for helm. registry: that the image is pulled from.
 
     The SchedulingPolicy is left out: kubectl cannot apply an object together with the CRD that defines it, and without
     one the same policy applies. Raises CalledProcessError when helm refuses the chart.
@@ -73,6 +77,7 @@ def compute_base(chart: Path, helm: Path) -> str:
         str(chart),
         "--namespace=fairbind-system",
         "--set=policy.create=false",
+        f"--set=image.registry={registry}",
         "--skip-tests",
     ]
     rendered = subprocess.run(command, check=True, capture_output=True, text=True).stdout
@@ -114,8 +119,7 @@ def _find_comment(lines: Sequence[str], number: int) -> str:
     return " ".join(found)
 
 
-def _compute_readme(chart: Path) -> str:
-    values = (chart / "values.yaml").read_text(encoding="utf-8")
+def _compute_readme(chart: Path, values: str) -> str:
     rows = [f"| `{path}` | `{json.dumps(default)}` | {comment} |\n" for path, default, comment in find_values(values)]
     table = "".join(["\n| value | default | what it does |\n", "| --- | --- | --- |\n", *rows, "\n"])
     return TABLE.sub(lambda _: table, (chart / "README.md").read_text(encoding="utf-8"))
@@ -145,14 +149,6 @@ def _describe_crds(root: Path, crds: Sequence[Mapping[str, Any]]) -> dict[str, s
     examples = [document for text in texts for document in yaml.safe_load_all(text)]
     parts = {"artifacthub.io/crds": described, "artifacthub.io/crdsExamples": examples}
     return {name: yaml.safe_dump(part, sort_keys=False, width=110) for name, part in parts.items()}
-
-
-def _find_version(root: Path) -> str:
-    source = (root / "operator" / "fairbind" / "__init__.py").read_text(encoding="utf-8")
-    match = re.search(r'^__version__ = "([^"]+)"', source, re.MULTILINE)
-    if match is None:
-        raise ValueError("operator/fairbind/__init__.py has no __version__")
-    return match[1]
 
 
 def _without_helm_labels(document: dict[str, Any]) -> dict[str, Any]:

@@ -16,8 +16,9 @@ INTRODUCTION = """\
 <!-- Made from crds/ by deploy/tools/chart.py; change the CRDs and run it again. -->
 
 What the API server knows of fairbind, field by field; `kubectl explain tenant.spec --api-version=fairbind.io/v1alpha1`
-shows the same. A field that is not listed here is refused or dropped, never kept. Both kinds belong to the cluster, not
-to a namespace. Other projects have a Tenant too, so commands name the group: `tenants.fairbind.io`.
+shows the same. A field that is not listed here is refused or dropped, never kept. Tenants and SchedulingPolicies belong
+to the cluster, ShareReports to namespaces. Other projects have a Tenant too, so commands name the group:
+`tenants.fairbind.io`.
 
 A quantity is a whole number, or a decimal number in quotes with or without a suffix: 2, "0.5" and 500m. A number with a
 point and without quotes is refused: Kubernetes' API has no floating-point numbers in a spec.
@@ -65,7 +66,8 @@ def _compute_section(spec: Mapping[str, Any]) -> Iterator[str]:
         command = f"kubectl get {names['plural']}.{spec['group']}"
         yield f"`apiVersion: {spec['group']}/{version['name']}`, `{command}` or {short}."
         for part in ("spec", "status"):
-            yield from _compute_table(names["kind"], part, schema["properties"][part])
+            if part in schema["properties"]:
+                yield from _compute_table(names["kind"], part, schema["properties"][part])
         yield from _compute_columns(version["additionalPrinterColumns"])
 
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KINDS = frozenset({"Derived", "Memo", "Table"})
-BEGIN, END = "<!-- derived values: made by deploy/tools/docs.py -->", "<!-- end of derived values -->"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +68,22 @@ def _find_about(methods: dict[str, ast.FunctionDef], compute: ast.expr) -> str:
     return text.partition("\n")[0].removeprefix("Return ").rstrip(".")
 
 
-def compute_table(root: Path) -> list[str]:
-    """Return the lines of the table in docs/development.md."""
+def compute_page(root: Path, made: str) -> str:
+    """Return the text of docs/reference/derived-values.md. made: the line that says who writes it."""
     rows = [
         f"| {each.about} | {each.kind} | {each.of or 'its key'} | `{each.module}`: `{each.owner}.{each.name}` |"
         for each in find_declarations(root)
     ]
-    return [BEGIN, "", "| what | kind | of | where |", "| --- | --- | --- | --- |", *rows, "", END]
-
-
-def compute_page(root: Path) -> str:
-    """Return docs/development.md with the table as it should be."""
-    text = (root / "docs" / "development.md").read_text(encoding="utf-8")
-    before, rest = text.split(BEGIN)
-    after = rest.split(END)[1]
-    return before + "\n".join(compute_table(root)) + after
+    lines = [
+        "# Derived values",
+        "",
+        made,
+        "",
+        "What follows from the operator's state and is kept until what it is made of changes",
+        "([how](../development.md#derived-values)).",
+        "",
+        "| what | kind | of | where |",
+        "| --- | --- | --- | --- |",
+        *rows,
+    ]
+    return "\n".join(lines) + "\n"

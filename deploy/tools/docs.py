@@ -1,8 +1,8 @@
 """Write the references that follow from the code, or check that they are what they should be.
 
-    python deploy/tools/docs.py           write metrics.md, cli.md, scenario.md and sweep.md in docs/reference,
-                                          what is made in docs/mechanisms, the pictures of the guides, and
-                                          the list of derived values in docs/development.md
+    python deploy/tools/docs.py           write what is made in docs/reference and docs/mechanisms, the pictures of
+                                          the guides, what README.md shows of a cluster that is asked, and what
+                                          pages say of what is published
     python deploy/tools/docs.py --check   write nothing; exit 1 and name what differs
 
 The references of the custom resources and of the chart's values follow from YAML and are `deploy/tools/chart.py`'s.
@@ -17,12 +17,17 @@ from typing import TYPE_CHECKING
 
 import click
 
+import claims
 import derived_values
 import mechanism_pages
 import pictures
+import publishing
+import readme
 import scenario_page
 from fairbind.cli import commands
 from fairbind.cli.exit_status import EXIT_BAD_INPUT, EXIT_FAILURE
+from fairbind.cli.kubectl import NAME as PLUGIN
+from fairbind.cli.kubectl import commands as plugin_commands
 from fairbind.cli.logs import LOG_LEVELS
 from fairbind.model.overview import PENDING_REASONS
 from fairbind.scheduling.fair_shares.audit import Cause
@@ -53,6 +58,7 @@ PENDING = {
     "ineligible": "no node may take it, whatever is free",
     "unsupported": "it asks for something that is not honoured yet",
     "gated": "it has scheduling gates",
+    "at_limit": "its tenant would hold more than its limit",
     "placing": "it has its turn and counts in the share, and the other scheduler has not placed it yet",
 }
 RESULTS = {
@@ -157,11 +163,22 @@ def compute_command_page() -> str:
         "",
         MADE,
         "",
-        "```text",
-        *_compute_help(commands, ["fairbind"]),
-        "```",
+        *_compute_program("fairbind", commands),
+        "## Completion",
         "",
-        *(line for name, command in sorted(commands.commands.items()) for line in _compute_section(name, command)),
+        "The shell completes commands, options, files, and ids of policies, mechanisms and properties. For good:",
+        "",
+        "| shell | line | in |",
+        "|---|---|---|",
+        '| bash 4.4 | `eval "$(_FAIRBIND_COMPLETE=bash_source fairbind)"` | `~/.bashrc` |',
+        '| zsh | `eval "$(_FAIRBIND_COMPLETE=zsh_source fairbind)"` | `~/.zshrc` |',
+        "| fish | `_FAIRBIND_COMPLETE=fish_source fairbind \\| source` | `~/.config/fish/completions/fairbind.fish` |",
+        "",
+        "## kubectl fairbind",
+        "",
+        "The program `kubectl-fairbind`, which kubectl finds on the PATH.",
+        "",
+        *_compute_program(PLUGIN, plugin_commands),
         "## Exit status",
         "",
         "| status | meaning |",
@@ -184,29 +201,33 @@ def compute_command_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _compute_section(name: str, command: click.Command) -> Iterator[str]:
-    yield from (f"## fairbind {name}", "", "```text", *_compute_help(command, ["fairbind", name]), "```", "")
+def _compute_program(program: str, group: click.Group) -> Iterator[str]:
+    settings = {**group.context_settings, "terminal_width": HELP_WIDTH}
+    context = click.Context(group, info_name=program, **settings)
+    yield from ("```text", *_compute_help(context), "```", "")
+    for name, command in sorted(group.commands.items()):
+        of_command = click.Context(command, parent=context, info_name=name, **settings)
+        yield from (f"## {program} {name}", "", "```text", *_compute_help(of_command), "```", "")
 
 
-def _compute_help(command: click.Command, path: Sequence[str]) -> list[str]:
+def _compute_help(context: click.Context) -> list[str]:
     """Return what --help prints, at a width that does not depend on the user's terminal."""
-    parent = click.Context(commands, info_name=path[0], **commands.context_settings) if len(path) > 1 else None
-    settings = {**commands.context_settings, "terminal_width": HELP_WIDTH}
-    context = click.Context(command, parent=parent, info_name=path[-1], **settings)
-    return [line.rstrip() for line in command.get_help(context).splitlines()]
+    return [line.rstrip() for line in context.command.get_help(context).splitlines()]
 
 
 def compute_outputs(root: Path) -> dict[Path, str]:
     """Return the text of every file, by path."""
     reference = root / "docs" / "reference"
     return {
-        root / "docs" / "development.md": derived_values.compute_page(root),
         reference / "metrics.md": compute_metrics_page(),
         reference / "cli.md": compute_command_page(),
         reference / "scenario.md": scenario_page.compute_page(MADE),
+        reference / "claims.md": claims.compute_page(root, MADE),
+        reference / "derived-values.md": derived_values.compute_page(root, MADE),
         reference / "sweep.md": scenario_page.compute_sweep_page(MADE),
         **mechanism_pages.compute_pages(root),
         **pictures.compute_pictures(root),
+        **publishing.compute_pages(root, readme.compute_page(root)),
     }
 
 

@@ -46,6 +46,7 @@ LEAST_BRANCHES_PERCENT: Mapping[str, float | None] = {
     "scheduling": 95.0,
     "cluster": 95.0,
     "simulator": 95.0,
+    "importing": 95.0,
     "kube": 90.0,
     "web": None,
     "cli": None,
@@ -58,6 +59,7 @@ INTERRUPT_SECONDS = 30
 # tests/sharing.py says which tests belong to one worker. More than two that start programs make all of them slow.
 SHARED = ["--dist", "loadscope", "--no-loadscope-reorder", "--durations=20", "-n", "2"]
 CLOSING_LINE = re.compile(r"\b\d+ (passed|failed|skipped|errors?|deselected)\b.* in \d")
+FAILED_TEST = re.compile(r"(\x1b\[\S*?m)*(FAILED|ERROR) ")
 NOTHING_CHOSEN = 5  # pytest's exit status
 # What follows dies with us, and builds and control planes with it, whatever ends this run.
 TIED = (sys.executable, "-I", "-S", launch.__file__)
@@ -143,19 +145,21 @@ def main() -> int:
     if python is None:
         failed.append("wheel")
         python = Path(sys.executable)
-    counts, failed_stages = run_stages(python, arguments.pytest, limit)
+    counts, failed_stages, failures = run_stages(python, arguments.pytest, limit)
     failed += failed_stages
     if limit.is_over:
         failed.append("time")
         print(f"the time is up: {limit.total_seconds:.0f} s ({TIME_VARIABLE}); what was left did not run", flush=True)
     if failed:
         print(f"gates that failed: {', '.join(failed)}", flush=True)
+    for line in failures:  # once more at the end, which is what people see of a long output
+        print(line, flush=True)
     print(compute_closing_line(counts, len(failed)), flush=True)
     return 1 if failed or counts["failed"] or counts["error"] else 0
 
 
-def run_stages(python: Path, further: list[str], limit: Limit) -> tuple[Counter[str], list[str]]:
-    """Run all tests in two streams; return outcomes by word, failed gates.
+def run_stages(python: Path, further: list[str], limit: Limit) -> tuple[Counter[str], list[str], list[str]]:
+    """Run all tests in two streams; return outcomes by word, failed gates, and pytest's line for each failed test.
 
     further: arguments for pytest; with any, coverage is not judged.
     """
@@ -168,7 +172,7 @@ def run_stages(python: Path, further: list[str], limit: Limit) -> tuple[Counter[
         except BaseException:  # an interrupt of this process alone, say
             runs.interrupt()
             raise
-    return runs.counts, runs.failed
+    return runs.counts, runs.failed, runs.failures
 
 
 class Runs:
@@ -177,6 +181,7 @@ class Runs:
     def __init__(self, python: Path, further: list[str], limit: Limit) -> None:
         self.counts = Counter[str]()
         self.failed: list[str] = []
+        self.failures: list[str] = []
         self._python, self._further, self._limit = python, further, limit
         self._processes: set[subprocess.Popen[str]] = set()
         self._lock = threading.Lock()
@@ -203,11 +208,12 @@ class Runs:
         if self._is_interrupted or self._limit.is_over:
             print(f"{stage.name}: not begun, after {self._failures} failures", flush=True)
             return
-        status, line = run_tests(self._python, stage, self._further, self._limit, self._processes)
+        status, line, failures = run_tests(self._python, stage, self._further, self._limit, self._processes)
         found = count_outcomes(line)
         nothing_chosen = bool(self._further) and status == NOTHING_CHOSEN
         with self._lock:
             self.counts += found
+            self.failures += failures
             if status != 0 and not nothing_chosen and not found["failed"] + found["error"]:
                 self.failed.append(stage.name)
         if self._failures >= MOST_FAILURES:
@@ -317,8 +323,11 @@ def is_done(command: list[str]) -> bool:
 
 def run_tests(
     python: Path, stage: Stage, further: list[str], limit: Limit, running: set[subprocess.Popen[str]]
-) -> tuple[int, str]:
-    """Run pytest, show what it prints and return its exit status and closing line. running: has it while it runs."""
+) -> tuple[int, str, list[str]]:
+    """Run pytest, show what it prints and return its exit status, closing line and a line for each failed test.
+
+    running: has the process while it runs.
+    """
     BUILD.mkdir(exist_ok=True)
     report = BUILD / f"{stage.name.replace(' ', '-')}.xml"  # how long each test took
     options = ["-m", stage.marker, f"--maxfail={MOST_FAILURES}", f"--junitxml={report}", *SHARED]
@@ -329,7 +338,7 @@ def run_tests(
         options.append("--color=yes")
     command = [*TIED, str(os.getpid()), str(python), "-m", "pytest", *options, *further]
     prefix = "programs | " if stage is WITH_PROGRAMS else ""
-    last = ""
+    last, failures = "", list[str]()
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, errors="replace") as process:
         running.add(process)
         assert process.stdout is not None
@@ -337,9 +346,11 @@ def run_tests(
             for line in process.stdout:
                 print(f"{prefix}{line}", end="", flush=True)
                 last = line.strip() if CLOSING_LINE.search(line) else last  # an interrupted pytest says more after it
+                if FAILED_TEST.match(line):
+                    failures.append(line.strip())
             process.wait()
         running.discard(process)
-    return process.returncode, last
+    return process.returncode, last, failures
 
 
 def has_enough_branches(file: Path) -> bool:

@@ -65,6 +65,7 @@ OPTION_WORDS: Mapping[Option, str] = {
     Option.ALPHA: "alpha",
     Option.UTILITY: "a utility",
     Option.EXPECTED_TENANTS: "expected tenants",
+    Option.TREE: "trees with guarantees and limits",
 }
 STANDING_WORDS: Mapping[Standing, str] = {
     Standing.PROVED: "yes",

@@ -1,11 +1,11 @@
 """What the same four tenants ask of a cluster with real kubelets: Jobs and a Deployment, whose containers run.
 
 The nodes are those of kind-config.yaml on a machine of any size, so amounts are parts of what the workers have: one of
-`PARTS` parts of their cores, one of their memory. A tenant's pods come in Jobs of a few; `web` also has a Deployment
+`PARTS` parts of their cores, one of their memory. A tenant's pods come in Jobs of a few; `shop` also has a Deployment
 that takes less than its share and never ends. The program in the containers only sleeps, so a laptop carries it all.
 
-kind has no GPUs. Two of its workers are told to have some, as Kubernetes allows for any extended resource: no pod uses
-them, but they are counted, by kubelets too.
+kind has no GPUs. Two of its workers are told to have some, each of another model, as Kubernetes allows for any extended
+resource: no pod uses them, but they are counted, by kubelets too.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from kindcluster.images import WORKLOAD_IMAGE
 PARTS = 48
 MEBIBYTE = 2**20
 SHAPE = "fairbind.io/shape"
-GPUS: Mapping[str, int] = {"large": 4, "special": 8}
-"""How many GPUs a worker is told to have, by its shape."""
-PINNED_SHAPE = "large"
+GPUS: Mapping[str, tuple[str, int]] = {"large": ("T4", 4), "special": ("A100", 8)}
+"""The GPUs that a worker is told to have, their model and number, by its shape."""
 JOB_SIZE = 3
 POD_CREATION_SECONDS = 2.0
 """How long it may take from a Job to its pods: no more Jobs are made for them meanwhile."""
 KEPT_FINISHED_SECONDS = 15
 RUN_FRACTION = 0.3
 """The longest run, as a part of the demo: starting and ending a container takes its time, too."""
-SITE_REPLICAS = 6
+SITE_REPLICAS = 5
 
 # Cores and memory of one pod in parts, GPUs, backlog.
 KINDS: Mapping[str, Mapping[str, tuple[float, float, int, int]]] = {
     "analytics": {"query": (1, 1.5, 0, 2), "join": (2, 3, 0, 1), "embed": (1, 2, 1, 1)},
-    "web": {"small": (1, 0.5, 0, 4), "large": (2, 1, 0, 2)},
+    "shop": {"small": (1, 0.5, 0, 3), "large": (2, 1, 0, 1)},
+    "search": {"small": (1, 0.5, 0, 2), "large": (2, 1, 0, 1)},
     "vision": {"detect": (1, 0.5, 1, 1), "train": (2, 1, 1, 1)},
     "research": {"sweep": (1, 0.5, 0, 4), "solve": (2, 1, 0, 2), "learn": (1, 2, 1, 1)},
 }
 SITE = (1, 0.5, 0, SITE_REPLICAS)
-SITE_OWNER = workload.WEB.name
+SITE_OWNER = workload.SHOP.name
 
 
 def compute_cast(workers: Sequence[Json]) -> Cast:
@@ -51,13 +51,10 @@ def compute_cast(workers: Sequence[Json]) -> Cast:
     tolerations = _compute_tolerations(workers)
 
     def adapt(tenant: DemoTenant) -> DemoTenant:
-        kinds = tuple(_make_kind(name, amounts, cores, memory) for name, amounts in KINDS[tenant.name].items())
-        selector = {SHAPE: PINNED_SHAPE} if tenant.selector else {}
-        return replace(tenant, kinds=kinds, tolerations=tolerations, selector=selector)
+        kinds = tuple(_make_kind(name, amounts, cores, memory) for name, amounts in KINDS.get(tenant.name, {}).items())
+        return replace(tenant, kinds=kinds, tolerations=tolerations)
 
-    first = tuple(adapt(tenant) for tenant in workload.CAST.first)
-    pinned = next(tenant for tenant in first if tenant.name == workload.CAST.pinned.name)
-    return Cast(first, adapt(workload.CAST.late), pinned)
+    return workload.promise(workload.CAST.change(adapt), workers)
 
 
 def compute_site(workers: Sequence[Json]) -> PodKind:

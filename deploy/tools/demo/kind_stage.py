@@ -20,7 +20,7 @@ from demo.feeding import TROUBLES, Patience
 from demo.prometheus import Prometheus, Service, check_up, format_report, start_prometheus
 from demo.servers import POLL_SECONDS, DemoError, Server
 from demo.stage import NAMESPACE, Steps, bring_first_tenants
-from demo.workload import GPU, Cast, Json
+from demo.workload import GPU, MODEL_LABEL, Cast, Json
 from kindcluster.cluster import TOOLS, Cluster
 from kindcluster.commands import KindError
 from kindcluster.engine import check_engine
@@ -143,7 +143,7 @@ class KindStage:
                 f"  export KUBECONFIG={shlex.quote(str(self.cluster.kubeconfig))}",
                 f"  export PATH={shlex.quote(str(kubectl.parent))}:$PATH",
                 "  kubectl get tenants.fairbind.io",
-                f"  kubectl get pods --namespace {self.cast.pinned.namespace} --output wide",
+                f"  kubectl get pods --namespace {self.cast.limited.namespace} --output wide",
                 f"  curl '{self.prometheus.client.server}/api/v1/query?query=fairbind_tenant_dominant_share'",
                 f"  kill {os.getpid()}    stops everything and removes the cluster {self.cluster.name}",
             ]
@@ -183,8 +183,8 @@ def prepare_workers(api: ApiClient) -> list[Json]:
     """Mark the nodes that the tenants share, tell some of them that they have GPUs, and return them."""
     for node in api.items("/api/v1/nodes", labelSelector=f"!{CONTROL_PLANE}"):
         path = f"/api/v1/nodes/{node['metadata']['name']}"
-        api.patch(path, {"metadata": {"labels": SHARED}})
-        gpus = jobs.GPUS.get(node["metadata"]["labels"].get(jobs.SHAPE, ""), 0)
+        model, gpus = jobs.GPUS.get(node["metadata"]["labels"].get(jobs.SHAPE, ""), (None, 0))
+        api.patch(path, {"metadata": {"labels": SHARED | ({} if model is None else {MODEL_LABEL: model})}})
         if gpus:
             amount = {GPU: str(gpus)}
             api.patch(f"{path}/status", {"status": {"capacity": amount, "allocatable": amount}})

@@ -72,7 +72,7 @@ class LocalStage:
     def format_kept(self) -> str:
         """Return how to reach and how to stop a kept cluster."""
         kubectl = self.plane.tools.path(KUBECTL)
-        namespace = self.cast.pinned.namespace
+        namespace = self.cast.limited.namespace
         return "\n".join(
             [
                 "The cluster, the operator and the tenants stay, with pods that do not end:",
@@ -111,6 +111,7 @@ def prepare(
         plane.install_chart(values, namespace=NAMESPACE)
     with steps.step(f"{nodes} nodes of six kinds", "about 5 s"):
         plane.wait_nodes_ready(plane.add_nodes(nodes))
+    cast = workload.promise(cast, plane.client.items("/api/v1/nodes"))
     stream = PodStream(duration_seconds, nodes)
     with steps.step("tenants and their first pods", "about 5 s"):
         if is_gated:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -29,7 +29,7 @@ class TenantSight:
     """One tenant now.
 
     share, weighted_share: from 0. fair_share: what is fair for all that it wants now, None when it is not known.
-    allocated: base units. why: why its first waiting pod waits.
+    allocated: base units. why: why its first waiting pod waits. parent: its name, empty for a child of the root.
     """
 
     name: str
@@ -42,6 +42,7 @@ class TenantSight:
     waiting: int
     why: str
     fair_share: float | None = None
+    parent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +142,10 @@ def compute_sample(
     capacity = _by_label(series, "fairbind_cluster_capacity", "resource")
     allocated = _by_label(series, "fairbind_cluster_allocated", "resource")
     jain = series.get("fairbind_fairness_jain_index", [({}, 1.0)])
+    sights = [_see_tenant(series, tenant, reasons.get(tenant.namespace, "")) for tenant in tenants]
     return Sample(
         seconds=seconds,
-        tenants=tuple(_see_tenant(series, tenant, reasons.get(tenant.namespace, "")) for tenant in tenants),
+        tenants=tuple(_count_children(sight, sights) for sight in sights),
         uses=tuple(Use(name, allocated.get(name, 0.0), capacity.get(name, 0.0)) for name in SHOWN_RESOURCES),
         bound=int(
             sum(value for labels, value in series.get("fairbind_bindings_total", []) if labels["result"] == "bound")
@@ -205,6 +207,17 @@ def _see_tenant(series: Series, tenant: DemoTenant, why: str) -> TenantSight:
         waiting=waiting,
         why=why if waiting else "",
         fair_share=_by_label(series, "fairbind_tenant_fair_share", "tenant").get(tenant.name),
+        parent=tenant.parent,
+    )
+
+
+def _count_children(sight: TenantSight, sights: Sequence[TenantSight]) -> TenantSight:
+    """Return a tenant with the pods of its children: the operator's page counts each pod once, below its own tenant."""
+    children = [child for child in sights if child.parent == sight.name]
+    return replace(
+        sight,
+        running=sight.running + sum(child.running for child in children),
+        waiting=sight.waiting + sum(child.waiting for child in children),
     )
 
 

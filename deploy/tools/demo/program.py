@@ -175,7 +175,7 @@ def run(options: Options, stack: contextlib.ExitStack, leash: Leash | None) -> i
     if options.picture is not None:
         view.write_picture(last, options.picture)
     outcome = compute_outcome(
-        play.samples, policy=options.policy, pinned=setting.cast.pinned, pinned_limit=stage.find_pinned_limit(setting)
+        play.samples, policy=options.policy, limited=setting.cast.limited, gpus=stage.find_gpus(setting)
     )
     command = KIND_COMMAND if options.cluster == KIND else GATE_COMMAND if options.mode == GATE else COMMAND
     print(f"\n{format_summary(outcome, command, setting.format_report())}", flush=True)
@@ -186,7 +186,7 @@ def run(options: Options, stack: contextlib.ExitStack, leash: Leash | None) -> i
 
 def _prepare(options: Options, stack: contextlib.ExitStack, *, is_kept: bool) -> Stage:
     """Say what will be shown where, and build it."""
-    tenants = len(workload.CAST.tenants)
+    tenants = len(workload.CAST.top)
     if options.cluster == KIND:
         check_engine()
         print(f"fairbind shares a kind cluster between {tenants} tenants for {options.duration_seconds} s")

@@ -51,7 +51,9 @@ class Question:
 
 QUESTIONS = (
     Question(
-        "Who holds what, by its weight?", "max by (tenant) (fairbind_tenant_weighted_dominant_share)", label="tenant"
+        "Who holds what, by its weight?",
+        "max by (tenant) (fairbind_tenant_weighted_dominant_share) unless on (tenant) fairbind_tenant_parent_info",
+        label="tenant",
     ),
     Question("What does the worst of those who wait lack to its fair share?", "max(fairbind_fairness_share_error)"),
     Question(

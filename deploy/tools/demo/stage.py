@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -15,12 +16,15 @@ from typing import Protocol
 from demo import workload
 from demo.feeding import COLLECTIONS, Feeder, Patience, create_object
 from demo.servers import POLL_SECONDS, DemoError
+from demo.summary import GpuUse
 from demo.workload import Cast, DemoTenant, Json
 from localplane.client import ApiClient
 
 NAMESPACE = "fairbind-system"
 NAMESPACE_TIMEOUT_SECONDS = 300.0
 RETRY_SECONDS = 1.0
+BOUND_PODS = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+"""Selects the pods that hold what they requested."""
 
 
 class Stream(Protocol):
@@ -129,9 +133,10 @@ def welcome(stage: Stage, tenant: DemoTenant) -> list[Json]:
 def add_tenants(api: ApiClient, tenants: Sequence[DemoTenant]) -> None:
     """Create namespaces and Tenants that are not there yet, and wait until pods can be made there."""
     for tenant in tenants:
-        create_object(api, workload.make_namespace(tenant))
+        if tenant.has_pods:
+            create_object(api, workload.make_namespace(tenant))
         create_object(api, workload.make_tenant(tenant))
-    for tenant in tenants:
+    for tenant in (tenant for tenant in tenants if tenant.has_pods):
         deadline = time.monotonic() + NAMESPACE_TIMEOUT_SECONDS
         while not api.exists(f"/api/v1/namespaces/{tenant.namespace}/serviceaccounts/default"):
             if time.monotonic() > deadline:
@@ -141,16 +146,25 @@ def add_tenants(api: ApiClient, tenants: Sequence[DemoTenant]) -> None:
 
 def remove_finished(stage: Stage) -> None:
     """Delete the pods that have run to their end."""
-    for tenant in stage.cast.tenants:
+    for tenant in (tenant for tenant in stage.cast.tenants if tenant.has_pods):
         path = COLLECTIONS["Pod"].format(tenant.namespace)
         stage.api.delete(path, fieldSelector="status.phase=Succeeded")
 
 
-def find_pinned_limit(stage: Stage) -> int:
-    """Return how many GPUs the nodes have that the pinned tenant can use."""
-    selector = ",".join(f"{key}={value}" for key, value in stage.cast.pinned.selector.items())
-    nodes = stage.api.items("/api/v1/nodes", labelSelector=selector)
-    return sum(int(node["status"]["allocatable"].get(workload.GPU, "0")) for node in nodes)
+def find_gpus(stage: Stage) -> dict[str, GpuUse]:
+    """Return by model how many GPUs there are, and how many of them the limited tenant holds now."""
+    nodes = stage.api.items("/api/v1/nodes", labelSelector=workload.MODEL_LABEL)
+    model_of = {node["metadata"]["name"]: node["metadata"]["labels"][workload.MODEL_LABEL] for node in nodes}
+    pods = stage.api.items(COLLECTIONS["Pod"].format(stage.cast.limited.namespace), fieldSelector=BOUND_PODS)
+    held: Counter[str] = Counter()
+    for pod in pods:
+        if pod["spec"]["nodeName"] in model_of:
+            held[model_of[pod["spec"]["nodeName"]]] += _count_gpus(pod)
+    return {model: GpuUse(held[model], count) for model, count in workload.count_gpus(nodes).items()}
+
+
+def _count_gpus(pod: Json) -> int:
+    return sum(int(each["resources"]["requests"].get(workload.GPU, "0")) for each in pod["spec"]["containers"])
 
 
 def _take_turns(queues: Sequence[Sequence[Json]]) -> list[Json]:

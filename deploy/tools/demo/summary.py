@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from demo.observe import Sample, TenantSight
-from demo.view import BOUND, LET_THROUGH, format_share, shorten_resource
-from demo.workload import GPU, DemoTenant
+from demo.view import BOUND, LET_THROUGH, format_share, indent, shorten_resource
+from demo.workload import DemoTenant
 from fairbind.model.overview import compute_jain_index
 
 WIDTH = 80
@@ -25,12 +25,20 @@ SHORTEST_WINDOW_SECONDS = 4.0
 
 
 @dataclass(frozen=True, slots=True)
+class GpuUse:
+    """GPUs of one model: how many a tenant holds, and how many there are."""
+
+    held: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """The run in numbers.
 
-    tenants: as seen last. share, weighted_share: means of the last window, by tenant. backlogged: tenants that had pods
-    waiting in most of it. bound: pods over the whole run. pinned: the tenant for some nodes only. pinned_limit:
-    GPUs that it could hold at most. share_error, envy: as seen last.
+    tenants: as seen last. share, weighted_share: means of the last window, by tenant. backlogged: tenants without a
+    parent that had pods waiting in most of it. bound: pods over the whole run. limited: the tenant with a guarantee and
+    a limit. gpus: by model, what it holds at the end. share_error, envy: as seen last.
     """
 
     seconds: float
@@ -40,8 +48,8 @@ class Outcome:
     weighted_share: dict[str, float]
     backlogged: tuple[str, ...]
     bound: int
-    pinned: DemoTenant
-    pinned_limit: int
+    limited: DemoTenant
+    gpus: Mapping[str, GpuUse]
     policy: str
     share_error: float | None = None
     envy: Mapping[str, int] = field(default_factory=dict)
@@ -49,14 +57,16 @@ class Outcome:
     @property
     def free(self) -> tuple[str, ...]:
         """Tenants that have pods waiting and can use every node."""
-        return tuple(name for name in self.backlogged if name != self.pinned.name)
+        return tuple(name for name in self.backlogged if name != self.limited.name)
 
     def compute_jain(self, names: Sequence[str]) -> float:
         """Return the Jain index of the mean weighted shares of these tenants."""
         return compute_jain_index(tuple(self.weighted_share[name] for name in names))
 
 
-def compute_outcome(samples: Sequence[Sample], *, policy: str, pinned: DemoTenant, pinned_limit: int) -> Outcome:
+def compute_outcome(
+    samples: Sequence[Sample], *, policy: str, limited: DemoTenant, gpus: Mapping[str, GpuUse]
+) -> Outcome:
     """Sum a run up. samples: at least one, in the order of time."""
     last = samples[-1]
     window_seconds = max(SHORTEST_WINDOW_SECONDS, last.seconds / WINDOW_FRACTION)
@@ -64,11 +74,11 @@ def compute_outcome(samples: Sequence[Sample], *, policy: str, pinned: DemoTenan
     share: dict[str, float] = {}
     weighted_share: dict[str, float] = {}
     backlogged = []
-    for name in (tenant.name for tenant in last.tenants):
+    for name, parent in ((tenant.name, tenant.parent) for tenant in last.tenants):
         sights = [tenant for sample in recent for tenant in sample.tenants if tenant.name == name]
         share[name] = sum(sight.share for sight in sights) / len(sights)
         weighted_share[name] = sum(sight.weighted_share for sight in sights) / len(sights)
-        if 2 * sum(sight.waiting > 0 for sight in sights) > len(sights):
+        if not parent and 2 * sum(sight.waiting > 0 for sight in sights) > len(sights):
             backlogged.append(name)
     return Outcome(
         seconds=last.seconds,
@@ -78,8 +88,8 @@ def compute_outcome(samples: Sequence[Sample], *, policy: str, pinned: DemoTenan
         weighted_share=weighted_share,
         backlogged=tuple(backlogged),
         bound=last.bound,
-        pinned=pinned,
-        pinned_limit=pinned_limit,
+        limited=limited,
+        gpus=gpus,
         policy=policy,
         share_error=last.share_error,
         envy=last.envy,
@@ -92,7 +102,7 @@ def format_summary(outcome: Outcome, command: str = COMMAND, report: str = "") -
     command: what started this demo. report: what others have seen of it.
     """
     jain_all, jain_free = (outcome.compute_jain(names) for names in (outcome.backlogged, outcome.free))
-    done = LET_THROUGH if outcome.pinned.is_gated else BOUND
+    done = LET_THROUGH if outcome.limited.is_gated else BOUND
     window = f"shares: means of the last {outcome.window_seconds:.0f} s"
     lines = [
         f"Summary after {outcome.seconds:.0f} s of {outcome.policy} ({window})",
@@ -126,8 +136,10 @@ def _format_distance(outcome: Outcome) -> list[str]:
 
 
 def explain(outcome: Outcome) -> list[str]:
-    """Return the outcome in sentences: who is equal, and why the tenant that can only use some nodes is not."""
-    return [_explain_free(outcome), *_explain_pinned(outcome)]
+    """Return the outcome in sentences: who is equal, what children hold, and why the limited tenant is not equal."""
+    if outcome.policy in SHARE_BLIND_POLICIES:
+        return [_explain_free(outcome)]
+    return [_explain_free(outcome), *_explain_children(outcome), *_explain_limited(outcome)]
 
 
 def _explain_free(outcome: Outcome) -> str:
@@ -139,20 +151,39 @@ def _explain_free(outcome: Outcome) -> str:
     return f"Not equal yet ({values}): pods that end make it so, so a longer run (DURATION=120) gets closer."
 
 
-def _explain_pinned(outcome: Outcome) -> list[str]:
-    pinned = next((tenant for tenant in outcome.tenants if tenant.name == outcome.pinned.name), None)
-    if pinned is None or outcome.policy in SHARE_BLIND_POLICIES:
+def _explain_children(outcome: Outcome) -> list[str]:
+    """Return a sentence about each parent."""
+    sentences = []
+    for parent in outcome.tenants:
+        children = [tenant for tenant in outcome.tenants if tenant.parent == parent.name]
+        if children:
+            held = [f"{child.name} (weight {child.weight:g}) {outcome.share[child.name]:.3f}" for child in children]
+            parts = ", ".join(held)
+            sentences.append(f"Of the {outcome.share[parent.name]:.3f} of {parent.name} its children hold: {parts}.")
+    return sentences
+
+
+def _explain_limited(outcome: Outcome) -> list[str]:
+    """Return what the tenant with a guarantee and a limit holds of each model of GPU."""
+    limited = outcome.limited
+    if not outcome.gpus or limited.name not in outcome.share:
         return []
-    nodes = ", ".join(outcome.pinned.selector.values())
-    held = round(pinned.allocated.get(GPU, 0.0))
-    has_all = f"it holds {'all' if held == outcome.pinned_limit else str(held)} of their {outcome.pinned_limit} GPUs"
-    limits = f"{pinned.name} can only use the {nodes} nodes: {has_all}"
-    return [f"{limits}, less than its weight of {pinned.weight:g} would give it. The others share what it cannot use."]
+    models = ", ".join(_describe_model(limited, model, use) for model, use in outcome.gpus.items())
+    return [f"Every pod of {limited.name} needs a GPU. It holds {models}. The others share what it may not use."]
+
+
+def _describe_model(tenant: DemoTenant, model: str, use: GpuUse) -> str:
+    promises = [
+        *([f"{tenant.guarantee[model]} are guaranteed"] if model in tenant.guarantee else []),
+        *([f"the limit is {tenant.limit[model]}"] if model in tenant.limit else []),
+    ]
+    told = f" ({', '.join(promises)})" if promises else ""
+    return f"{use.held} of {use.total} {model}{told}"
 
 
 def _format_tenant(outcome: Outcome, tenant: TenantSight) -> str:
     return (
-        f"  {tenant.name:<10} {tenant.weight:>6g}  {shorten_resource(tenant.dominant_resource):<8}  "
+        f"  {indent(tenant):<10} {tenant.weight:>6g}  {shorten_resource(tenant.dominant_resource):<8}  "
         f"{outcome.share[tenant.name]:.3f}  {format_share(tenant.fair_share):>5}  "
         f"{outcome.weighted_share[tenant.name]:>12.3f}  {tenant.running:>7}  {tenant.waiting:>7}"
     )

@@ -90,7 +90,7 @@ def _render_tenants(tenants: tuple[TenantSight, ...]) -> RenderableType:
     table.add_column("waiting", justify="right", no_wrap=True)
     for tenant, colour in zip(tenants, COLOURS, strict=False):
         table.add_row(
-            Text(tenant.name, style=f"bold {colour}"),
+            Text(indent(tenant), style=f"bold {colour}"),
             f"{tenant.weight:g}",
             shorten_resource(tenant.dominant_resource),
             _make_bar(tenant.share, colour),
@@ -123,8 +123,10 @@ def _render_reasons(tenants: tuple[TenantSight, ...], lines: int) -> RenderableT
     table = Table.grid(expand=True, padding=(0, 1))
     table.add_column(no_wrap=True)
     table.add_column(ratio=1)
+    parents = {tenant.parent for tenant in tenants}
     for tenant, colour in zip(tenants, COLOURS, strict=False):
-        table.add_row(Text(tenant.name, style=colour), _Clipped(tenant.why or "no pod waits", lines))
+        if tenant.name not in parents:  # a parent's pods are its children's
+            table.add_row(Text(tenant.name, style=colour), _Clipped(tenant.why or "no pod waits", lines))
     return Group(Text("Why the first one waits", style="dim"), table)
 
 
@@ -147,6 +149,11 @@ class _Clipped:
 
 def _make_bar(fraction: float, colour: str) -> ProgressBar:
     return ProgressBar(total=1.0, completed=min(1.0, fraction), complete_style=colour, finished_style=colour)
+
+
+def indent(tenant: TenantSight) -> str:
+    """Return the name of a tenant, moved to the right below a parent."""
+    return f"  {tenant.name}" if tenant.parent else tenant.name
 
 
 def shorten_resource(resource: str | None) -> str:

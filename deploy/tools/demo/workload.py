@@ -5,9 +5,11 @@ The amounts are chosen so that the picture can be read:
 - every tenant always has pods of every kind waiting, so no tenant is below its share for want of work;
 - `analytics` has the least weight and asks for the most: first come, first served gives it far too much;
 - `web`, `analytics` and `research` may use every node and all hunger for cores, so their weighted shares can be equal;
+- `web` is the parent of `shop` and `search`, which share what it gets 2 : 1;
 - they ask for different things (cores, memory, GPUs), so their dominant resources differ;
-- `vision` has the largest weight but can only use the nodes with T4 GPUs, which are too few for its weight: it should
-  hold all of those GPUs, and the others should share the rest as if it had asked for no more.
+- `vision` has the largest weight but all its pods need a GPU, and of those of one model it may hold a few only. Most of
+  the other model's are guaranteed to it. It should hold what it may, and the others should share the rest as if it had
+  asked for no more.
 
 Everything is deterministic: pod number n of a tenant is the same in each run. What the same tenants ask of a cluster
 with real kubelets is in ``jobs``.
@@ -16,8 +18,9 @@ with real kubelets is in ``jobs``.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 Json = dict[str, Any]
@@ -29,6 +32,11 @@ OTHER_SCHEDULER_NAME = "default-scheduler"
 ENFORCED: Mapping[str, str] = {"fairbind.io/enforce": "true"}
 """Labels of namespaces whose pods get the gate in gate mode."""
 GPU = "nvidia.com/gpu"
+MODEL_LABEL = "nvidia.com/gpu.product"
+"""The label of nodes that tells the model of their GPUs."""
+GUARANTEED: Mapping[str, Fraction] = {"T4": Fraction(3, 4)}
+LIMITED: Mapping[str, Fraction] = {"A100": Fraction(1, 8)}
+"""Parts of all GPUs of a model that are guaranteed to one tenant, and that it may hold at most."""
 USUAL_NODES = 60
 USUAL_SECONDS = 50
 SHORTEST_RUN_SECONDS = 2
@@ -57,22 +65,30 @@ class PodKind:
 class DemoTenant:
     """One tenant.
 
-    selector: the only nodes that it can use, all when empty. tolerations: taints that it may ignore.
-    scheduler_name: who places its pods. labels: of its namespace.
+    kinds: none where it is the parent of others, which then have the pods. tolerations: taints that it may ignore.
+    scheduler_name: who places its pods. labels: of its namespace. parent: name, empty for a child of the root.
+    guarantee, limit: GPUs by model.
     """
 
     name: str
     weight: int
     kinds: tuple[PodKind, ...]
     tolerations: tuple[Mapping[str, str], ...] = (GPU_TOLERATION, MEMORY_TOLERATION)
-    selector: Mapping[str, str] = field(default_factory=dict)
     scheduler_name: str = SCHEDULER_NAME
     labels: Mapping[str, str] = field(default_factory=dict)
+    parent: str = ""
+    guarantee: Mapping[str, int] = field(default_factory=dict)
+    limit: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def namespace(self) -> str:
         """The namespace that belongs to it."""
         return f"team-{self.name}"
+
+    @property
+    def has_pods(self) -> bool:
+        """Whether it has pods and a namespace of its own."""
+        return bool(self.kinds)
 
     @property
     def is_gated(self) -> bool:
@@ -82,16 +98,28 @@ class DemoTenant:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """Who takes part. first: from the start. late: comes after a while. pinned: can use some nodes only."""
+    """Who takes part. first: from the start, parents before their children. late: comes after a while.
+
+    limited: the one with a guarantee and a limit.
+    """
 
     first: tuple[DemoTenant, ...]
     late: DemoTenant
-    pinned: DemoTenant
+    limited: DemoTenant
 
     @property
     def tenants(self) -> tuple[DemoTenant, ...]:
         """All tenants, in the order of coming."""
         return (*self.first, self.late)
+
+    @property
+    def top(self) -> tuple[DemoTenant, ...]:
+        """The tenants that share the whole cluster; the others share what their parent gets."""
+        return tuple(tenant for tenant in self.tenants if not tenant.parent)
+
+    def change(self, function: Callable[[DemoTenant], DemoTenant]) -> Cast:
+        """Return the same cast with each tenant changed."""
+        return Cast(tuple(map(function, self.first)), function(self.late), function(self.limited))
 
 
 ANALYTICS = DemoTenant(
@@ -103,13 +131,24 @@ ANALYTICS = DemoTenant(
         PodKind("embed", {"cpu": "4", "memory": "96Gi", GPU: "1"}, 3),
     ),
 )
-WEB = DemoTenant(
-    "web",
+WEB = DemoTenant("web", 2, ())
+SHOP = DemoTenant(
+    "shop",
     2,
     (
-        PodKind("small", {"cpu": "2", "memory": "4Gi"}, 56),
-        PodKind("large", {"cpu": "4", "memory": "8Gi"}, 28),
+        PodKind("small", {"cpu": "2", "memory": "4Gi"}, 36),
+        PodKind("large", {"cpu": "4", "memory": "8Gi"}, 18),
     ),
+    parent=WEB.name,
+)
+SEARCH = DemoTenant(
+    "search",
+    1,
+    (
+        PodKind("small", {"cpu": "2", "memory": "4Gi"}, 20),
+        PodKind("large", {"cpu": "4", "memory": "8Gi"}, 10),
+    ),
+    parent=WEB.name,
 )
 VISION = DemoTenant(
     "vision",
@@ -119,7 +158,6 @@ VISION = DemoTenant(
         PodKind("train", {"cpu": "4", "memory": "8Gi", GPU: "1"}, 4),
     ),
     tolerations=(GPU_TOLERATION,),
-    selector={"fairbind.io/shape": "gpu-t4"},
 )
 RESEARCH = DemoTenant(
     "research",
@@ -131,7 +169,7 @@ RESEARCH = DemoTenant(
     ),
 )
 
-CAST = Cast(first=(ANALYTICS, WEB, VISION), late=RESEARCH, pinned=VISION)
+CAST = Cast(first=(ANALYTICS, WEB, SHOP, SEARCH, VISION), late=RESEARCH, limited=VISION)
 
 
 def gate(tenant: DemoTenant) -> DemoTenant:
@@ -139,7 +177,32 @@ def gate(tenant: DemoTenant) -> DemoTenant:
     return replace(tenant, scheduler_name=OTHER_SCHEDULER_NAME, labels=ENFORCED)
 
 
-GATED_CAST = Cast(first=tuple(gate(tenant) for tenant in CAST.first), late=gate(RESEARCH), pinned=gate(VISION))
+GATED_CAST = CAST.change(gate)
+
+
+def promise(cast: Cast, nodes: Sequence[Json]) -> Cast:
+    """Return the cast whose limited tenant has its guarantee and its limit, as parts of the GPUs of these nodes."""
+    gpus = count_gpus(nodes)
+
+    def compute_amounts(parts: Mapping[str, Fraction]) -> dict[str, int]:
+        return {model: max(1, int(part * gpus[model])) for model, part in parts.items() if model in gpus}
+
+    def change(tenant: DemoTenant) -> DemoTenant:
+        if tenant != cast.limited:
+            return tenant
+        return replace(tenant, guarantee=compute_amounts(GUARANTEED), limit=compute_amounts(LIMITED))
+
+    return cast.change(change)
+
+
+def count_gpus(nodes: Sequence[Json]) -> dict[str, int]:
+    """Return how many GPUs of each model the nodes have, sorted by model."""
+    gpus: dict[str, int] = {}
+    for node in nodes:
+        model, count = node["metadata"]["labels"].get(MODEL_LABEL), int(node["status"]["allocatable"].get(GPU, "0"))
+        if model is not None and count:
+            gpus[model] = gpus.get(model, 0) + count
+    return dict(sorted(gpus.items()))
 
 
 class PodStream:
@@ -208,7 +271,6 @@ def make_pod_spec(tenant: DemoTenant, kind: PodKind, container: Json) -> Json:
         "schedulerName": tenant.scheduler_name,
         "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": 0,
-        "nodeSelector": dict(tenant.selector),
         "tolerations": [dict(toleration) for toleration in tenant.tolerations],
         "containers": [{**container, "resources": resources}],
     }
@@ -235,11 +297,22 @@ def mix(kinds: tuple[PodKind, ...], missing: Mapping[str, int]) -> Iterator[PodK
 
 def make_tenant(tenant: DemoTenant) -> Json:
     """Return the Tenant object."""
+    spec: Json = {"weight": tenant.weight}
+    if tenant.has_pods:
+        spec["namespaces"] = [tenant.namespace]
+    if tenant.parent:
+        spec["parent"] = tenant.parent
+    for name, gpus in (("guarantee", tenant.guarantee), ("limit", tenant.limit)):
+        if gpus:
+            spec[name] = [
+                {"nodes": {"matchLabels": {MODEL_LABEL: model}}, "resources": {GPU: str(count)}}
+                for model, count in gpus.items()
+            ]
     return {
         "apiVersion": "fairbind.io/v1alpha1",
         "kind": "Tenant",
         "metadata": {"name": tenant.name},
-        "spec": {"weight": tenant.weight, "namespaces": [tenant.namespace]},
+        "spec": spec,
     }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pictures.architecture import draw_architecture
 from pictures.diagrams import draw_decision_tree, draw_way_of_a_pod
 from pictures.nodes import draw_nodes
 from pictures.shares import draw_shares
@@ -17,6 +18,7 @@ def compute_pictures(root: Path) -> dict[Path, str]:
     """Return the text of every picture, by path."""
     folder = root / "docs" / "images"
     return {
+        folder / "architecture.svg": draw_architecture(),
         folder / "shares.svg": draw_shares(),
         folder / "totals.svg": draw_nodes(),
         folder / "pod.svg": draw_way_of_a_pod(),

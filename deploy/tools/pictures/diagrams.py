@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pictures.svg import GREY, PALE, Picture
-
-SUPPLY, CHOICE = "#E8F2F8", "#FDF3DF"
+from fairbind.what_if.advice import BY_CLASSES, BY_TOTALS
+from pictures.svg import CHOICE, GREY, PALE, SUPPLY, Picture
 
 
 def draw_way_of_a_pod() -> str:
@@ -39,15 +38,15 @@ def draw_way_of_a_pod() -> str:
 
 
 def draw_decision_tree() -> str:
-    """Return questions that lead to a policy."""
+    """Return questions that lead to a policy; where shares of totals matter, `fairbind advise` answers."""
     picture = Picture(860, 470, "Which policy for my cluster? A decision tree")
     rows = (
         (("Should shares follow weights?", "or only priority and age count"), "no", "yes", ("`fifo`", "no fairness")),
         (
-            ("Do nodes differ?", "taints, GPU models, pools, zones"),
+            ("Do shares of totals hurt a tenant?", "the command fairbind advise names it"),
             "yes",
             "no",
-            ("`ps-dsf`", "fair on each class of nodes"),
+            (f"`{BY_CLASSES}`", "fair on each class of nodes"),
         ),
         (
             ("Should something else be equal?", "not the dominant resource"),
@@ -74,7 +73,5 @@ def draw_decision_tree() -> str:
         picture.arrow([(left + width / 2, top + height), (left + width / 2, below)])
         picture.text((left + width / 2 + 10, below - 12), down, size=12, fill=GREY)
     bottom = 24.0 + len(rows) * step
-    picture.box(
-        (left, bottom), (width, 58), ("`best-fit-drfh`", "the default: shares of totals, best fit"), fill=SUPPLY
-    )
+    picture.box((left, bottom), (width, 58), (f"`{BY_TOTALS}`", "the default: shares of totals, best fit"), fill=SUPPLY)
     return picture.render()

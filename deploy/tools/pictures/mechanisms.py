@@ -1,7 +1,7 @@
 """What a mechanism gives each tenant beside other mechanisms, as bars against an even part of all servers.
 
 A bar is as long as the tasks that the tenant runs, divided by those of an even part: its weight's part of every server
-that it may use. At 1.0 sharing neither helps nor harms; a bar that ends before breaks the sharing incentive.
+that it may use. At 100% sharing neither helps nor harms; a bar that ends before breaks the sharing incentive.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import numpy as np
 
 from fairbind.fairness.problems.allocation import Allocation
 from fairbind.fairness.problems.problem import FloatArray, Problem
-from pictures.svg import BLUE, GREEN, GREY, INK, ORANGE, PALE, Picture, Point
+from pictures.svg import BLUE, GREEN, GREY, INK, ORANGE, PALE, WHITE, Picture, Point
 
 COLOURS = (BLUE, ORANGE, GREEN)
-LEFT, WIDTH, TOP = 190.0, 430.0, 72.0
+LEFT, WIDTH, TOP = 190.0, 430.0, 92.0
 BAR, BETWEEN = 20.0, 14.0
 FEW_PARTS = 3.0
 LABEL = 110.0
@@ -40,8 +40,13 @@ def draw_mechanisms(allocations: Sequence[Allocation]) -> str:
     group = len(allocations) * BAR + BETWEEN
     height = TOP + len(problem.tenant_names) * group + 30
     names = ", ".join(one.mechanism for one in allocations)
-    picture = Picture(860, round(height), f"Tasks of each tenant under {names}, in parts of an even part")
-    picture.text((24, 30), "Tasks in parts of an even part of all usable servers", bold=True, size=15)
+    picture = Picture(
+        860, round(height), f"How much better off each tenant is than with servers split by weight: {names}"
+    )
+    picture.text((24, 30), "Tasks of each tenant, compared with servers split by weight", bold=True, size=15)
+    picture.text(
+        (24, 50), "100%: what its weight's part of each server that it may use would run. All may have more.", fill=GREY
+    )
     _draw_scale(picture, longest, height - 30)
     labels: list[tuple[Point, str]] = []
     for i, tenant in enumerate(problem.tenant_names):
@@ -53,10 +58,10 @@ def draw_mechanisms(allocations: Sequence[Allocation]) -> str:
             end = _place(tasks / float(even_i[i]), longest)
             picture.text((LEFT - 8, y + 13), one.mechanism, size=12, fill=GREY, anchor="end")
             picture.rect((LEFT, y + 2), (end - LEFT, BAR - 4), fill=COLOURS[number % len(COLOURS)])
-            labels.append(((end + 6, y + 13), f"{tasks / float(even_i[i]):.2f} ({_count(tasks)} tasks)"))
+            labels.append(((end + 6, y + 13), f"{tasks / float(even_i[i]):.0%} ({_count(tasks)} tasks)"))
     picture.line([(_place(1.0, longest), TOP - 14), (_place(1.0, longest), height - 30)], stroke=INK, dash="3 3")
     for at, words in labels:
-        picture.rect((at[0] - 2, at[1] - 11), (LABEL, 14), fill="#FFFFFF")
+        picture.rect((at[0] - 2, at[1] - 11), (LABEL, 14), fill=WHITE)
         picture.text(at, words, size=12)
     return picture.render()
 
@@ -76,7 +81,7 @@ def _draw_scale(picture: Picture, longest: float, bottom: float) -> None:
         mark = number * step
         x = _place(mark, longest)
         picture.line([(x, TOP - 14), (x, bottom)], stroke=PALE)
-        picture.text((x, TOP - 18), f"{mark:.1f}", size=11, fill=GREY, anchor="middle")
+        picture.text((x, TOP - 18), f"{mark:.0%}", size=11, fill=GREY, anchor="middle")
 
 
 def _place(ratio: float, longest: float) -> float:

@@ -1,10 +1,10 @@
-"""The example of README.md: six nodes under two policies, each pod a box in its tenant's colour."""
+"""The example of docs/concepts.md: six nodes under two policies, each pod a box in its tenant's colour."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from pictures.svg import BLUE, GREY, INK, ORANGE, PALE, Picture
+from pictures.svg import BLUE, GREY, INK, ORANGE, PALE, WHITE, Picture
 from pictures.worlds import Amounts, Team, decide
 
 ORDINARY, DATABASE = (32_000, 128), (32_000, 3_360)
@@ -47,14 +47,16 @@ def _draw_node(picture: Picture, at: tuple[float, float], server: str, placed: C
         for name, pod in PODS.items():
             height = HEIGHT * placed[server, name] * pod[resource] / CAPACITY[server][resource]
             picture.rect((left, bottom - height), (BAR, height), fill=COLOURS[name])
+            picture.line([(left, bottom), (left + BAR, bottom)], stroke=WHITE, width=2)
             bottom -= height
+        picture.rect((left, y), (BAR, HEIGHT), fill="none", stroke=GREY)
         picture.text((left + BAR / 2, y + HEIGHT + 16), label, size=11, fill=GREY, anchor="middle")
     centre = x + BAR + GAP / 2
     picture.text((centre, y + HEIGHT + 34), server, anchor="middle", bold=True)
     amounts = f"{CAPACITY[server][0] // 1000} CPUs, {CAPACITY[server][1]:,} GiB"
     picture.text((centre, y + HEIGHT + 50), amounts, size=11, anchor="middle", fill=INK)
     if server not in SHARED:
-        picture.text((centre, y + HEIGHT / 2), "tainted", size=12, anchor="middle", fill=GREY)
+        picture.text((centre, y - 6), "tainted", size=11, anchor="middle", fill=GREY)
     else:
         counts = ", ".join(f"{placed[server, name]} {name}" for name in PODS)
         picture.text((centre, y - 6), counts, size=11, anchor="middle", fill=INK)

@@ -58,6 +58,15 @@ def compute_share(tenant: str, pods: float) -> float:
     return max(pods * PODS[tenant][r] / sum(amounts[r] for amounts in CAPACITY.values()) for r in range(2))
 
 
+def find_dominant_resources() -> dict[str, list[str]]:
+    """Return the tenants by the resource of which their pods ask for the largest part of the cluster."""
+    found: dict[str, list[str]] = {}
+    for name, pod in PODS.items():
+        parts = [pod[r] / sum(amounts[r] for amounts in CAPACITY.values()) for r in range(2)]
+        found.setdefault(("CPUs", "memory")[parts.index(max(parts))], []).append(name)
+    return found
+
+
 def compute_fair_shares(tenants: Sequence[str]) -> Mapping[str, float]:
     """Return the dominant shares that the exact mechanism gives tenants who always want more."""
     size = next(iter(CAPACITY.values()))
@@ -78,9 +87,12 @@ def _name(amounts: Amounts) -> dict[str, int]:
 
 def draw_shares() -> str:
     """Return the picture."""
-    picture = Picture(860, 372, "Dominant shares of three tenants over ten minutes, and their fair shares, dashed")
+    picture = Picture(860, 398, "Dominant shares of three tenants over ten minutes, and their fair shares, dashed")
     picture.text((24, 30), "Dominant shares over time", bold=True, size=16)
     picture.text((300, 30), "solid: what a tenant holds; dashed: its fair share", fill=GREY)
+    most = "; ".join(f"{resource}: {', '.join(names)}" for resource, names in find_dominant_resources().items())
+    why = f"A share is of the resource that the tenant holds most of ({most}), so shares add up to more than 100%."
+    picture.text((24, 384), why)
     _draw_axes(picture)
     arrival = ARRIVALS["team-c"]
     before = compute_fair_shares([name for name in PODS if name != "team-c"])
@@ -105,13 +117,13 @@ def _draw_labels(picture: Picture, shares: Mapping[str, Sequence[float]], fair: 
         lowest = y + 40
         picture.rect((LEFT + WIDTH + 12, y - 9), (10, 10), fill=COLOURS[name])
         picture.text((LEFT + WIDTH + 28, y), f"{name}, weight {WEIGHTS[name]}", bold=True)
-        picture.text((LEFT + WIDTH + 28, y + 16), f"{shares[name][-1]:.2f} held, {fair[name]:.2f} fair", size=12)
+        picture.text((LEFT + WIDTH + 28, y + 16), f"{shares[name][-1]:.0%} held, {fair[name]:.0%} fair", size=12)
 
 
 def _draw_axes(picture: Picture) -> None:
     for share in (0.0, 0.25, 0.5, 0.75):
         picture.line([_place(0, share), _place(SECONDS, share)], stroke=PALE)
-        picture.text((LEFT - 8, _place(0, share)[1] + 4), f"{share:.2f}", size=11, fill=GREY, anchor="end")
+        picture.text((LEFT - 8, _place(0, share)[1] + 4), f"{share:.0%}", size=11, fill=GREY, anchor="end")
     for second in range(0, SECONDS + 1, 60):
         at = _place(second, 0.0)
         picture.text((at[0], at[1] + 18), f"{second // 60} min", size=11, fill=GREY, anchor="middle")

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-# Okabe and Ito's colours, which readers with any colour vision can tell apart.
-BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#E69F00", "#009E73", "#CC79A7"
-INK, GREY, PALE = "#222222", "#777777", "#EEEEEE"
+# Those of Okabe and Ito's colours that have a contrast of 3:1 on white; any colour vision can tell them apart.
+BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+INK, GREY = "#222222", "#666666"
+WHITE, PALE, SUPPLY, CHOICE = "#FFFFFF", "#EEEEEE", "#E8F2F8", "#FDF3DF"
+"""Grounds: what is drawn or written on them has the contrast, and a box of them has a frame."""
 FONT = "system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif"
 LINE_HEIGHT = 1.25
 
@@ -69,7 +71,7 @@ class Picture:
             f'text-anchor="{anchor}"{weight}{family}>{escape(words)}</text>'
         )
 
-    def box(self, at: Point, size: Point, lines: Iterable[str], *, fill: str = "#FFFFFF", stroke: str = GREY) -> None:
+    def box(self, at: Point, size: Point, lines: Iterable[str], *, fill: str = WHITE, stroke: str = GREY) -> None:
         """Draw a box with lines of text in its middle; the first is bold, and a line in backticks is code."""
         self.rect(at, size, fill=fill, stroke=stroke, radius=6.0)
         written = list(lines)
@@ -96,7 +98,7 @@ class Picture:
                 head,
                 "<!-- Made by deploy/tools/docs.py; change the code and run it again. -->",
                 f"<title>{title}</title>",
-                f'<rect width="{self.width}" height="{self.height}" fill="#FFFFFF" rx="8"/>',
+                f'<rect width="{self.width}" height="{self.height}" fill="{WHITE}" rx="8"/>',
                 *self._parts,
                 "</svg>",
                 "",

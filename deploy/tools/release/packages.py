@@ -1,13 +1,18 @@
-"""The Python packages and the chart's package of a release."""
+"""The Python packages, the chart's package and the raw results of a release."""
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
-from release.archives import rewrite_tar
+from fairbind import __version__
+from release.archives import compress, rewrite_tar, write_tar
 from release.failures import ReleaseError
 from release.sources import run
+
+RESULTS = ("docs/benchmarks/results/**/*", "docs/reliability/results/**/*", "docs/reproduction/*.csv")
+"""Raw results: pages show what follows from them, and the site leaves them out."""
 
 
 def build_distributions(tree: Path, folder: Path, epoch: int, **settings: str) -> None:
@@ -32,3 +37,19 @@ def build_chart(tree: Path, folder: Path, epoch: int, helm: str, **settings: str
     run([helm, "package", "charts/fairbind", "--destination", str(made)], tree, **settings)
     (package,) = made.iterdir()
     rewrite_tar(package, folder / package.name, epoch, compressed=True)
+
+
+def build_results(tree: Path, folder: Path, epoch: int) -> None:
+    """Pack the raw results of all measurements, under their paths in the repository."""
+    made = tree.parent / f"{tree.name}-results"
+    for pattern in RESULTS:
+        found = [path for path in tree.glob(pattern) if path.is_file()]
+        if not found:
+            raise ReleaseError(f"there are no results in {pattern}")
+        for path in found:
+            target = made / path.relative_to(tree)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
+    archive = made.with_suffix(".tar")
+    write_tar(made, archive, epoch)
+    compress(archive, folder / f"fairbind-{__version__}-results.tar.gz")

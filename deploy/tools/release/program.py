@@ -135,6 +135,7 @@ def build(plan: Plan, target: Path, helm: Path | None, **settings: str) -> None:
     if helm is not None:
         packages.build_distributions(tree, target, plan.commit.epoch, **settings)
         packages.build_chart(tree, target, plan.commit.epoch, str(helm), **settings)
+        packages.build_results(tree, target, plan.commit.epoch)
         shutil.copy(tree / "LICENSE", target)
     layout = build_image(plan, tree) if plan.with_image else None
     if layout is not None:

@@ -1,4 +1,4 @@
-"""The control plane from a terminal: ``python -m localplane tools|up|kubeconfig|status|down``; make calls this."""
+"""The control plane from a terminal: ``python -m localplane tools|up|kubeconfig|status|down``, ...; make calls this."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from localplane import detached
 from localplane.failures import ToolError
 from localplane.plane import PlaneError
-from localplane.tools import OLDER_KUBERNETES, USUAL, ensure_tools, print_line
+from localplane.tools import FRAMEWORKS, OLDER_KUBERNETES, USUAL, ensure_tools, print_line
 
 
 def main() -> int:
@@ -21,6 +21,7 @@ def main() -> int:
     tools.add_argument(
         "--kubernetes", choices=[*OLDER_KUBERNETES], help="with the programs of this older control plane"
     )
+    commands.add_parser("framework-tools", help="build the operators of others that make groups of pods")
     up = commands.add_parser("up", help="start a control plane that stays")
     up.add_argument("--nodes", type=parse_count, default=60, metavar="N", help="fake nodes, 60 by default")
     commands.add_parser("kubeconfig", help="print the path of the administrator's kubeconfig")
@@ -44,6 +45,9 @@ def run(arguments: argparse.Namespace) -> int:
         case "tools":
             tools = ensure_tools(USUAL, kubernetes=arguments.kubernetes)
             print_line("\n".join(str(tools.path(name)) for name in USUAL))
+        case "framework-tools":
+            tools = ensure_tools(FRAMEWORKS)
+            print_line("\n".join(str(tools.path(name)) for name in FRAMEWORKS))
         case "up":
             detached.bring_up(home, arguments.nodes, print_line)
         case "kubeconfig":

@@ -60,10 +60,18 @@ TOOLS: Mapping[str, Tool] = {
         Tool("promtool", "prometheus", "github.com/prometheus/prometheus/cmd/promtool", 120),
         Tool("prometheus", "prometheus", "github.com/prometheus/prometheus/cmd/prometheus", 60),
         Tool("actionlint", "workflows", "github.com/rhysd/actionlint/cmd/actionlint", 20),
+        Tool("jobset", "jobset", "sigs.k8s.io/jobset", 90),
+        Tool("lws", "lws", "sigs.k8s.io/lws/cmd", 90),
+        Tool("kuberay", "kuberay", "github.com/ray-project/kuberay/ray-operator", 90),
+        Tool("trainer", "trainer", "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager", 60),
+        Tool("mpi-operator", "mpi-operator", "github.com/kubeflow/mpi-operator/cmd/mpi-operator", 90),
+        Tool("spark-operator", "spark-operator", "github.com/kubeflow/spark-operator/v2/cmd/operator", 120),
     )
 }
 DEFAULT = ("etcd", "kube-apiserver", "kube-controller-manager", "kwok", "helm")
-USUAL = tuple(name for name in TOOLS if name != "scheduling-exam")
+FRAMEWORKS = ("jobset", "lws", "kuberay", "trainer", "mpi-operator", "spark-operator")
+"""Operators of others that make groups of pods, each from a module of ours with its name: `make framework-tools`."""
+USUAL = tuple(name for name in TOOLS if name not in {"scheduling-exam", *FRAMEWORKS})
 """What `make tools` builds: all but what no test of CI runs."""
 
 
@@ -240,6 +248,8 @@ def _compute_flags(module: str) -> list[str]:
     plain = ["-trimpath", "-buildvcs=false"]
     if module == "prometheus":
         return [*plain, "-ldflags=-s -w", "-tags=remove_all_sd,enable_kubernetes_sd"]
+    if module in FRAMEWORKS:
+        return [*plain, "-ldflags=-s -w"]
     numbers = OLDER_KUBERNETES.get(module.removeprefix("kubernetes-"), KUBERNETES_VERSION)
     major, minor, _ = numbers
     version = "v" + ".".join(str(number) for number in numbers)
