@@ -35,6 +35,10 @@ install: ## install the pinned dependencies and fairbind itself into .venv
 tools: install ## build the control plane's programs into the cache (about 14 minutes the first time)
 	@$(LOCAL) tools
 
+.PHONY: framework-tools
+framework-tools: install ## build the operators of others that make groups of pods (JobSet, KubeRay ...) into the cache (about 9 minutes the first time)
+	@$(LOCAL) framework-tools
+
 .PHONY: demo
 demo: install ## watch fairbind share a cluster for a minute (CLUSTER=kind: real kubelets; MODE=gate: kube-scheduler places the pods; KEEP=1 keeps it; POLICY=name, DURATION=seconds, NODES=number)
 	@NODES="$(or $(NODES),60)" exec $(VENV)/python deploy/tools/demo/main.py
@@ -81,6 +85,10 @@ differential: install ## hold the filters against kube-scheduler's own (CASES=nu
 exam-e2e: install ## Kubernetes' own end-to-end specs of scheduling, with kube-scheduler and with fairbind (ONLY=regular expression, ALL=1: what is known to fail too, TOGETHER=1: both at the same time, RENEW=1 with ONLY: put them into the recorded result)
 	@exec $(VENV)/python tests/exam/exam.py $(if $(ONLY),--only "$(ONLY)") $(if $(ALL),--all) $(if $(TOGETHER),--together) $(if $(RENEW),--renew)
 
+.PHONY: exam-frameworks
+exam-frameworks: install ## operators of others that make groups of pods, built from their modules, with fairbind on a local control plane (ONLY=pytest's expression)
+	@exec $(VENV)/python tests/frameworks/exam.py $(if $(ONLY),--only "$(ONLY)")
+
 .PHONY: soak
 soak: install ## let a million pods and 10,000 tenants come and go, and judge what stays in memory (LIVES=number)
 	@PYTHONPATH=tests exec $(VENV)/python tests/soak/soak.py --lives "$(or $(LIVES),1000000)"
@@ -109,6 +117,14 @@ bench: install ## measure fairbind in each mode, kube-scheduler and the machine'
 .PHONY: bench-exact
 bench-exact: install ## measure the exact mechanisms beside the textbook's linear programs (writes docs/benchmarks/exact.md)
 	$(VENV)/python tests/perf/exact.py
+
+.PHONY: bench-trees
+bench-trees: install ## measure what a tree of tenants costs a cycle (writes docs/benchmarks/trees.md)
+	$(VENV)/python tests/perf/tree_cost.py
+
+.PHONY: bench-gangs
+bench-gangs: install ## measure what groups cost a cycle (writes docs/benchmarks/gangs.md)
+	$(VENV)/python tests/perf/gang_cost.py
 
 .PHONY: gaps
 gaps: install ## how long the event loop stands still in a large cluster; fails above a second (five minutes; ARGUMENTS="--nodes 5000 ...")
@@ -158,6 +174,10 @@ docs: install ## write the generated documents again
 	$(VENV)/python deploy/tools/chart.py
 	$(VENV)/python deploy/tools/docs.py
 
+.PHONY: site
+site: install ## build the site of the documents into build/site, links checked (SITE=version: a release's beside those there)
+	@exec $(VENV)/python deploy/tools/docsite/main.py $(if $(SITE),--version "$(SITE)")
+
 .PHONY: local-up
 local-up: install ## start a control plane that stays (NODES=number of fake nodes)
 	@$(LOCAL) up --nodes "$(or $(NODES),60)"
@@ -183,8 +203,8 @@ sbom: install ## write what the image consists of as CycloneDX to dist (IMAGE=na
 	@exec $(VENV)/python deploy/tools/sbom.py $(if $(IMAGE),--image "$(IMAGE)")
 
 .PHONY: vulnerabilities
-vulnerabilities: install ## known vulnerabilities of the packages in both locks, as the package index knows them
-	@status=0; for lock in deploy tests; do \
+vulnerabilities: install ## known vulnerabilities of the packages in all locks, as the package index knows them
+	@status=0; for lock in deploy tests docs; do \
 	  $(VENV)/uv tool run --from pip-audit==2.10.1 pip-audit --disable-pip --requirement "$$lock/requirements.txt" || status=1; \
 	done; exit $$status
 

@@ -17,7 +17,7 @@ NOT_ON_THE_CLUSTER = ("tests/kind/test_demo", "tests/kind/test_image")
 PROGRAMMES = ("tests/adversary/test_adversary", "tests/faults/test_faults", "tests/differential/")
 START_PROGRAMS = (KIND, *PROGRAMMES, *NOT_ON_THE_CLUSTER, E2E, "tests/local/", "tests/demo/")
 """Slowest first: one test that takes minutes must not be the last one."""
-PACKAGES = ("model", "fairness", "scheduling", "cluster", "simulator", "kube", "web", "cli")
+PACKAGES = ("model", "fairness", "scheduling", "cluster", "simulator", "importing", "kube", "web", "cli")
 """Whose branches are counted, by tests in folders of the same names."""
 COMPUTE = ("tests/model/", "tests/fairness/", "tests/scheduling/")
 """Nothing is set up for a whole file there, and some files take a third of a minute: workers share them by function."""

@@ -12,14 +12,16 @@ LONG_REASON = (
     "0/60 nodes are available: 52 Insufficient cpu, 8 node(s) had untolerated taint(s). "
     "tenant web waits: its weighted share 0.194 is above 0.187 of analytics, which takes the next free capacity."
 )
-RESOURCES = {"analytics": "memory", "web": "cpu", "vision": GPU, "research": "cpu"}
-SHARES = {"analytics": 0.19, "web": 0.38, "vision": 0.333, "research": 0.38}
+RESOURCES = {"analytics": "memory", "web": "cpu", "shop": "cpu", "search": "cpu", "vision": GPU, "research": "cpu"}
+SHARES = {"analytics": 0.19, "web": 0.38, "shop": 0.25, "search": 0.13, "vision": 0.333, "research": 0.38}
 FAIR_SHARES = {"analytics": 0.205, "web": 0.41, "vision": 0.331}
 """Of research, which has just come, nothing is known yet."""
-RUNNING = {"analytics": 88, "web": 330, "vision": 16, "research": 201}
+RUNNING = {"analytics": 88, "web": 330, "shop": 220, "search": 110, "vision": 16, "research": 201}
 
 
-def make_sight(name: str, weight: float, share: float | None = None, waiting: int = 40) -> TenantSight:
+def make_sight(
+    name: str, weight: float, share: float | None = None, waiting: int = 40, parent: str = ""
+) -> TenantSight:
     chosen = SHARES[name] if share is None else share
     return TenantSight(
         name=name,
@@ -32,13 +34,17 @@ def make_sight(name: str, weight: float, share: float | None = None, waiting: in
         waiting=waiting,
         why=LONG_REASON,
         fair_share=FAIR_SHARES.get(name),
+        parent=parent,
     )
 
 
 def make_sample(seconds: float = 30.0, bound: int = 1834, **shares: float) -> Sample:
     return Sample(
         seconds=seconds,
-        tenants=tuple(make_sight(tenant.name, tenant.weight, shares.get(tenant.name)) for tenant in CAST.tenants),
+        tenants=tuple(
+            make_sight(tenant.name, tenant.weight, shares.get(tenant.name), parent=tenant.parent)
+            for tenant in CAST.tenants
+        ),
         uses=(Use("cpu", 1780, 1800), Use("memory", 9 * 2**40, 17 * 2**40), Use(GPU, 24, 48)),
         bound=bound,
         jain_index=0.93,

@@ -10,21 +10,21 @@ from demo.workload import CAST, GATED_CAST, KIND_LABEL
 
 PAGE = """\
 # TYPE fairbind_tenant_dominant_share gauge
-fairbind_tenant_dominant_share{tenant="web"} 0.4
+fairbind_tenant_dominant_share{tenant="shop"} 0.4
 fairbind_tenant_dominant_share{tenant="ns/default"} 0.9
 # TYPE fairbind_tenant_weighted_dominant_share gauge
-fairbind_tenant_weighted_dominant_share{tenant="web"} 0.2
+fairbind_tenant_weighted_dominant_share{tenant="shop"} 0.2
 # TYPE fairbind_tenant_dominant_resource gauge
-fairbind_tenant_dominant_resource{resource="cpu",tenant="web"} 1
+fairbind_tenant_dominant_resource{resource="cpu",tenant="shop"} 1
 # TYPE fairbind_tenant_weight gauge
-fairbind_tenant_weight{tenant="web"} 5
+fairbind_tenant_weight{tenant="shop"} 5
 # TYPE fairbind_tenant_allocated gauge
-fairbind_tenant_allocated{resource="cpu",tenant="web"} 720
+fairbind_tenant_allocated{resource="cpu",tenant="shop"} 720
 # TYPE fairbind_tenant_running_pods gauge
-fairbind_tenant_running_pods{tenant="web"} 33
+fairbind_tenant_running_pods{tenant="shop"} 33
 # TYPE fairbind_tenant_pending_pods gauge
-fairbind_tenant_pending_pods{reason="queued",tenant="web"} 7
-fairbind_tenant_pending_pods{reason="insufficient",tenant="web"} 4
+fairbind_tenant_pending_pods{reason="queued",tenant="shop"} 7
+fairbind_tenant_pending_pods{reason="insufficient",tenant="shop"} 4
 # TYPE fairbind_cluster_capacity gauge
 fairbind_cluster_capacity{resource="cpu"} 1800
 # TYPE fairbind_cluster_allocated gauge
@@ -32,7 +32,7 @@ fairbind_cluster_allocated{resource="cpu"} 900
 # TYPE fairbind_fairness_jain_index gauge
 fairbind_fairness_jain_index 0.75
 # TYPE fairbind_tenant_fair_share gauge
-fairbind_tenant_fair_share{tenant="web"} 0.5
+fairbind_tenant_fair_share{tenant="shop"} 0.5
 # TYPE fairbind_fairness_share_error gauge
 fairbind_fairness_share_error 0.1
 # TYPE fairbind_fairness_envy_pairs gauge
@@ -43,7 +43,7 @@ fairbind_bindings_total{result="conflict"} 9
 """
 
 
-def make_pod(name: str, created: str, message: str | None = None, namespace: str = "team-web") -> dict[str, Any]:
+def make_pod(name: str, created: str, message: str | None = None, namespace: str = "team-shop") -> dict[str, Any]:
     conditions = [{"type": "PodScheduled", "status": "False", "message": message}] if message else None
     return {
         "metadata": {
@@ -57,16 +57,24 @@ def make_pod(name: str, created: str, message: str | None = None, namespace: str
 
 
 def test_sample_holds_what_the_operator_says() -> None:
-    pods = [make_pod("web-1", "01", "no room")]
+    pods = [make_pod("shop-1", "01", "no room")]
     sample = compute_sample(12.0, parse_metrics(PAGE), pods, CAST.first, find_first_reasons(pods))
-    web = next(tenant for tenant in sample.tenants if tenant.name == "web")
-    assert (web.weight, web.share, web.weighted_share, web.dominant_resource) == (5.0, 0.4, 0.2, "cpu")
-    assert (web.running, web.waiting, web.why, web.allocated) == (33, 11, "no room", {"cpu": 720.0})
+    shop = next(tenant for tenant in sample.tenants if tenant.name == "shop")
+    assert (shop.weight, shop.share, shop.weighted_share, shop.dominant_resource) == (5.0, 0.4, 0.2, "cpu")
+    assert (shop.running, shop.waiting, shop.why, shop.allocated) == (33, 11, "no room", {"cpu": 720.0})
     assert (sample.seconds, sample.bound, sample.jain_index) == (12.0, 500, 0.75)
-    assert (web.fair_share, sample.share_error, sample.envy) == (0.5, 0.1, {"history": 2})
+    assert (shop.fair_share, sample.share_error, sample.envy) == (0.5, 0.1, {"history": 2})
     assert sample.uses[0] == Use("cpu", 900.0, 1800.0)
     assert sample.uses[0].fraction == 0.5
-    assert sample.waiting == {("team-web", "small"): 1}
+    assert sample.waiting == {("team-shop", "small"): 1}
+
+
+def test_a_parent_is_shown_with_the_pods_of_its_children() -> None:
+    page = PAGE + 'fairbind_tenant_dominant_share{tenant="web"} 0.4\n'
+    sample = compute_sample(0.0, parse_metrics(page), [], CAST.first, {})
+    sights = {tenant.name: tenant for tenant in sample.tenants}
+    assert {name: sight.parent for name, sight in sights.items() if sight.parent} == {"shop": "web", "search": "web"}
+    assert (sights["web"].running, sights["web"].waiting, sights["web"].share) == (33, 11, 0.4)
 
 
 def test_tenants_that_the_operator_does_not_know_yet_hold_nothing() -> None:
@@ -80,13 +88,13 @@ def test_tenants_that_the_operator_does_not_know_yet_hold_nothing() -> None:
 
 def test_first_reason_is_the_oldest_pods() -> None:
     pods = [
-        make_pod("web-3", "02", "young"),
-        make_pod("web-2", "01", "second by name"),
-        make_pod("web-1", "01", "oldest with a reason"),
-        make_pod("web-0", "00"),
+        make_pod("shop-3", "02", "young"),
+        make_pod("shop-2", "01", "second by name"),
+        make_pod("shop-1", "01", "oldest with a reason"),
+        make_pod("shop-0", "00"),
         make_pod("vision-1", "05", namespace="team-vision"),
     ]
-    assert find_first_reasons(pods) == {"team-web": "oldest with a reason", "team-vision": NO_REASON_YET}
+    assert find_first_reasons(pods) == {"team-shop": "oldest with a reason", "team-vision": NO_REASON_YET}
 
 
 class EventApi:
@@ -106,16 +114,16 @@ class EventApi:
 def test_behind_a_gate_the_oldest_pods_event_says_why_it_waits() -> None:
     gated = {"schedulingGates": [{"name": "fairbind.io/turn"}]}
     pods = [
-        make_pod("web-2", "02", "blocked by gates") | {"spec": gated},
-        make_pod("web-1", "01", "blocked by gates") | {"spec": gated},
-        make_pod("web-0", "00", "not seen yet") | {"spec": {}},
+        make_pod("shop-2", "02", "blocked by gates") | {"spec": gated},
+        make_pod("shop-1", "01", "blocked by gates") | {"spec": gated},
+        make_pod("shop-0", "00", "not seen yet") | {"spec": {}},
         make_pod("vision-1", "01", "blocked by gates", namespace="team-vision") | {"spec": gated},
         make_pod("analytics-1", "01", "blocked by gates", namespace="team-analytics") | {"spec": {}},
     ]
-    api = EventApi(pods, {"web-1": "no room", "web-2": "another"})
+    api = EventApi(pods, {"shop-1": "no room", "shop-2": "another"})
     sample = Observer(cast("Any", api), lambda: PAGE, lambda: 0.0).take_sample(GATED_CAST.first)
     whys = {tenant.name: tenant.why for tenant in sample.tenants}
-    assert whys == {"web": "no room", "vision": "", "analytics": ""}, "of the others the operator knows no pods"
+    assert {name: why for name, why in whys.items() if why} == {"shop": "no room"}, "of others no pods are known"
 
 
 def test_rate_is_over_the_last_seconds() -> None:

@@ -6,12 +6,15 @@ import pytest
 
 from demo.observe import Sample
 from demo.scenes import make_sample
-from demo.summary import Outcome, compute_outcome, explain, format_summary
-from demo.workload import CAST
+from demo.summary import GpuUse, Outcome, compute_outcome, explain, format_summary
+from demo.workload import CAST, VISION
+
+LIMITED = replace(VISION, guarantee={"T4": 12}, limit={"A100": 4})
+GPUS = {"A100": GpuUse(4, 32), "T4": GpuUse(15, 16)}
 
 
 def sum_up(*samples: Sample, policy: str = "best-fit-drfh") -> Outcome:
-    return compute_outcome(samples, policy=policy, pinned=CAST.pinned, pinned_limit=16)
+    return compute_outcome(samples, policy=policy, limited=LIMITED, gpus=GPUS)
 
 
 def test_shares_are_means_of_the_last_part() -> None:
@@ -23,7 +26,7 @@ def test_shares_are_means_of_the_last_part() -> None:
 
 def test_a_tenant_that_came_within_the_window_is_averaged_over_its_own_samples() -> None:
     early = make_sample(58.0)
-    early = replace(early, tenants=early.tenants[:3])
+    early = replace(early, tenants=early.tenants[: len(CAST.first)])
     assert sum_up(early, make_sample(60.0, research=0.2)).share["research"] == pytest.approx(0.2)
 
 
@@ -48,7 +51,7 @@ def test_summary_says_what_was_promised() -> None:
         "1200 pods bound, 20.0 pods/s",
         "The worst of those who wait is 0.030 below its fair share",
         "Audit: pairs of tenants with envy: 2 by indivisible_tasks, 3 by history",
-        "all of",
+        "(the limit is 4)",
         "What to try next",
     ):
         assert part in text
@@ -67,6 +70,15 @@ def test_equal_shares_are_called_equal_and_unequal_ones_are_not() -> None:
     assert "Not equal yet" in explain(sum_up(make_sample(web=0.9)))[0]
 
 
-def test_a_pinned_tenant_that_holds_less_is_not_said_to_hold_all() -> None:
-    outcome = compute_outcome([make_sample()], policy="best-fit-drfh", pinned=CAST.pinned, pinned_limit=20)
-    assert "holds 16 of their 20 GPUs" in " ".join(explain(outcome))
+def test_what_is_held_of_each_model_is_told_with_what_is_promised() -> None:
+    text = " ".join(explain(sum_up(make_sample())))
+    assert "vision needs a GPU. It holds 4 of 32 A100 (the limit is 4), 15 of 16 T4 (12 are guaranteed)." in text
+    assert "guaranteed" not in " ".join(explain(sum_up(make_sample(), policy="fifo"))), "fifo looks at no guarantee"
+
+
+def test_children_share_what_their_parent_gets() -> None:
+    outcome = sum_up(make_sample(web=0.38, shop=0.25, search=0.13))
+    assert "Of the 0.380 of web its children hold: shop (weight 2) 0.250, search (weight 1) 0.130." in explain(outcome)
+    assert "web" in outcome.backlogged
+    assert {"shop", "search"}.isdisjoint(outcome.backlogged), "they are compared with each other alone"
+    assert "\n    shop          2  cpu       0.250" in format_summary(outcome)

@@ -21,6 +21,7 @@ PARTS = (
     "deploy/alerts",
     "deploy/dashboard",
     "deploy/examples",
+    "deploy/publishing.toml",
     "docs/reference",
     "operator/fairbind/__init__.py",
 )
@@ -53,8 +54,14 @@ def test_everything_is_up_to_date() -> None:
     ("source", "old", "new", "lagging"),
     [
         (
+            "deploy/publishing.toml",
+            'registry = ""',
+            'registry = "registry.example/team"',
+            ["charts/fairbind/values.yaml", "charts/fairbind/README.md"],
+        ),
+        (
             "crds/tenants.yaml",
-            "How much the tenant counts",
+            "Weight among siblings",
             "How heavy it is",
             ["charts/fairbind/crds/tenants.yaml", "docs/reference/crds.md"],
         ),

@@ -38,12 +38,11 @@ def solve(name: str, mechanism: str, *, alpha: float | None = None, **lies: dict
 def copy(tmp_path: Path) -> Path:
     """Return a root with a copy of the pages."""
     shutil.copytree(FOLDER, tmp_path / pages.FOLDER)
-    shutil.copy(ROOT / "docs" / "development.md", tmp_path / "docs")  # a page of which a part is generated
     return tmp_path
 
 
 def test_every_mechanism_has_its_page_and_its_example() -> None:
-    assert {path.stem for path in FOLDER.glob("*.md")} == {*MECHANISMS, "README"}
+    assert {path.stem for path in FOLDER.glob("*.md")} == {*MECHANISMS, "README", "trees"}
     assert set(pages.BESIDE) == set(MECHANISMS)
     for name in MECHANISMS:
         made = [match["name"] for match in pages.BLOCK.finditer(read(name))]

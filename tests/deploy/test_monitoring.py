@@ -28,6 +28,8 @@ DASHBOARD = Path(__file__).parents[2] / "deploy" / "dashboard" / "fairbind.json"
 PAGE = Path(__file__).parents[2] / "docs" / "alerts.md"
 # What Prometheus itself adds to every series; `cluster` is added by a Prometheus that holds several.
 TARGET_LABELS = {"cluster", "job", "namespace", "instance"}
+ALERT_LABELS = {"alertname", "alertstate", "severity", "tenant"}
+"""Labels of the series ALERTS, by which Prometheus shows what fires."""
 LABEL_VALUES = {
     "result": set(BINDING_RESULTS) | set(SOLVE_RESULTS),
     "reason": set(PENDING_REASONS) | set(RESTART_REASONS),
@@ -88,11 +90,12 @@ def test_there_are_queries() -> None:
 @pytest.mark.parametrize("query", sorted(set(QUERIES)))
 def test_queries_use_metrics_and_labels_that_exist(query: str) -> None:
     series = compute_series()
-    names = re.findall(r"\bfairbind_\w+", query)
-    assert names
+    names, is_about_alerts = re.findall(r"\bfairbind_\w+", query), "ALERTS{" in query
+    assert names or is_about_alerts
     assert [name for name in names if name not in series] == []
 
     known = {label for name in names for label in series[name].labels} | TARGET_LABELS
+    known |= ALERT_LABELS if is_about_alerts else set()
     known |= {"le"} if any(name.endswith("_bucket") for name in names) else set()
     matched = re.findall(r"([a-z_]+)\s*(?:=~|!~|!=|=)\s*\"([^\"]*)\"", query)
     grouped = {label for found in re.findall(r"by \(([^)]*)\)", query) for label in re.split(r",\s*", found)}
@@ -117,7 +120,7 @@ def test_alerts_keep_clusters_apart(query: str) -> None:
 
 @pytest.mark.parametrize("query", sorted(set(find_dashboard_queries())))
 def test_the_dashboard_shows_one_cluster_at_a_time(query: str) -> None:
-    selectors = re.findall(r"\bfairbind_\w+({[^}]*})?", query)
+    selectors = re.findall(r"\b(?:fairbind_\w+|ALERTS)({[^}]*})?", query)
     if query != "label_values(fairbind_build_info, cluster)":
         assert [selector for selector in selectors if 'cluster="$cluster"' not in selector] == []
 
@@ -129,6 +132,28 @@ def test_each_alert_links_to_its_section() -> None:
     page = "https://github.com/fairbind/fairbind/blob/main/docs/alerts.md"
     assert links == {name: f"{page}#{name.lower()}" for name in links}
     assert headings == list(links)
+
+
+def find_sections() -> dict[str, str]:
+    """Return the text of each section of the page, in one line."""
+    text = PAGE.read_text(encoding="utf-8")
+    parts = re.split(r"^## (\w+)$", text, flags=re.MULTILINE)
+    return {name: " ".join(body.split()) for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+@pytest.mark.parametrize("rule", find_alerts(), ids=lambda rule: rule["alert"])
+def test_each_alert_says_what_it_costs_and_what_to_do_first_as_its_section_does(rule: dict[str, Any]) -> None:
+    annotations, section = rule["annotations"], find_sections()[rule["alert"]]
+    placed = {"{{ $labels.namespace }}": "fairbind-system", "{{ $labels.tenant }}": "TENANT"}
+    for label, text in (("Impact", "impact"), ("First", "command")):
+        said = annotations[text]
+        for template, value in placed.items():
+            said = said.replace(template, value)
+        assert f"**{label}**: {f'`{said}`' if text == 'command' else said}" in section
+    assert "**Then**: " in section
+    assert annotations["mitigation"]
+    for page in re.findall(r"docs/\w[\w-]*\.md", annotations["mitigation"]):
+        assert (PAGE.parents[1] / page).exists()
 
 
 def test_what_judges_fairness_reads_the_share_error_and_not_how_equal_shares_are() -> None:
@@ -160,6 +185,24 @@ def test_panels_have_their_own_place() -> None:
                 assert (x, y) not in taken, f"{panel['title']} covers {taken[x, y]}"
                 taken[x, y] = panel["title"]
     assert len({panel["id"] for panel in panels}) == len(panels)
+
+
+def test_what_somebody_on_call_needs_stands_on_top() -> None:
+    """The share error, the oldest wait and what fires; then what tenants hold and their fair shares, in one chart."""
+    tiles = {panel["title"] for panel in find_panels() if panel["gridPos"]["y"] == 1}
+    assert tiles == {"Share error", "Oldest wait", "Firing alerts"}
+    charts = [panel for panel in find_panels() if panel["type"] == "timeseries"]
+    queries = [target["expr"] for target in charts[0]["targets"]]
+    assert [re.findall(r"fairbind_\w+", query) for query in queries] == [
+        ["fairbind_tenant_dominant_share"],
+        ["fairbind_tenant_fair_share"],
+    ]
+
+
+def test_firing_alerts_are_found_by_their_name() -> None:
+    [query] = [query for query in find_dashboard_queries() if "ALERTS{" in query]
+    (pattern,) = re.findall(r'alertname=~"([^"]*)"', query)
+    assert [rule["alert"] for rule in find_alerts() if not re.fullmatch(pattern, rule["alert"])] == []
 
 
 def test_every_panel_says_what_it_shows() -> None:

@@ -30,9 +30,6 @@ def test_the_help_does_not_depend_on_the_terminal(monkeypatch: pytest.MonkeyPatc
 
 
 def test_drift_is_found_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    page = tmp_path / "docs" / "development.md"  # a part of it is written by hand
-    page.parent.mkdir()
-    page.write_text((ROOT / "docs" / "development.md").read_text(encoding="utf-8"), encoding="utf-8")
     assert docs.main(["--root", str(tmp_path)]) == 0
     assert docs.main(["--check", "--root", str(tmp_path)]) == 0
     (tmp_path / "docs" / "reference" / "cli.md").write_text("something else")

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fairbind import __version__
+from house.tree import ROOT, find_files, name_of
 from localplane.tools import ensure_tools
 from release import (
     archives,
@@ -27,6 +28,7 @@ from release import (
     images,
     layouts,
     notices,
+    packages,
     program,
     provenance,
     signatures,
@@ -34,7 +36,6 @@ from release import (
 )
 from release.failures import ReleaseError
 
-ROOT = Path(__file__).parents[2]
 EPOCH = 1_700_000_000
 AMD64, ARM64 = 62, 183
 
@@ -515,6 +516,26 @@ setuptools.setup()
 """
 
 
+class TestResults:
+    def test_raw_results_are_packed_the_same_twice(self, tmp_path: Path) -> None:
+        for name in ("first", "second"):
+            (tmp_path / name).mkdir()
+            shutil.copytree(ROOT / "docs", tmp_path / f"{name}-tree" / "docs")
+            packages.build_results(tmp_path / f"{name}-tree", tmp_path / name, EPOCH)
+        made = [tmp_path / name / f"fairbind-{__version__}-results.tar.gz" for name in ("first", "second")]
+
+        assert archives.compute_digest(made[0]) == archives.compute_digest(made[1])
+        with tarfile.open(made[0]) as archive:
+            names = set(archive.getnames())
+        raw = find_files("docs/*/results/*", "docs/reproduction/*.csv")
+        assert raw
+        assert {name_of(path) for path in raw} <= names
+
+    def test_a_tree_without_results_is_no_release(self, tmp_path: Path) -> None:
+        with pytest.raises(ReleaseError, match="docs/benchmarks/results"):
+            packages.build_results(tmp_path / "tree", tmp_path, 0)
+
+
 @pytest.mark.slow
 @pytest.mark.needs_tools
 class TestBuilding:
@@ -527,15 +548,16 @@ class TestBuilding:
         assert program.main([*given, "--without-image"]) == 0
 
         version = __version__
-        packages = {f"fairbind-{version}-py3-none-any.whl", f"fairbind-{version}.tar.gz", f"fairbind-{version}.tgz"}
+        wheel_name, rest = f"fairbind-{version}-py3-none-any.whl", (".tar.gz", ".tgz", "-results.tar.gz")
+        parts = {wheel_name, *(f"fairbind-{version}{ending}" for ending in rest)}
         described = {f"fairbind-{version}.cdx.json", f"fairbind-{version}.intoto.jsonl", "LICENSE"}
-        assert {path.name for path in output.iterdir()} == packages | described | {"SHA256SUMS", "SHA256SUMS.sig"}
+        assert {path.name for path in output.iterdir()} == parts | described | {"SHA256SUMS", "SHA256SUMS.sig"}
         assert signatures.is_signed(output / "SHA256SUMS", output / "SHA256SUMS.sig", key.public_key())
         statement = provenance.read(output / f"fairbind-{version}.intoto.jsonl", key.public_key())
         assert statement is not None
         named = {subject["name"]: subject["digest"]["sha256"] for subject in statement["subject"]}
-        assert named == {name: archives.compute_digest(output / name) for name in packages | described if name in named}
-        assert packages <= set(named)
+        assert named == {name: archives.compute_digest(output / name) for name in parts | described if name in named}
+        assert parts <= set(named)
         with zipfile.ZipFile(output / f"fairbind-{version}-py3-none-any.whl") as wheel:
             assert "fairbind/cli/operator.py" in wheel.namelist()
         with tarfile.open(output / f"fairbind-{version}.tar.gz") as archive:

@@ -18,7 +18,7 @@ from scheduling.reference import World
 from scheduling.worlds import build_class, build_placement, build_servers, build_snapshot, weigh
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from fairbind.fairness.problems.allocation import Allocation
     from fairbind.model import PolicySettings, Snapshot, Task, TaskClass
@@ -106,11 +106,11 @@ class _Filling(World):
         """Return the server whose free resources are most like the demand; the first of equals."""
         return min(fitting, key=lambda k: sum(map(abs, self.distance(task_class, k))))
 
-    def task_share(self, demand_r: tuple[int, ...]) -> Fraction:
-        """Return what the judge returns; every task has one of few demands."""
+    def task_share(self, demand_r: tuple[int, ...], endless: Collection[int] = ()) -> Fraction:
+        """Return what the judge returns; every task has one of few demands, and no resource is without end."""
         known = self.task_shares.get(demand_r)
         if known is None:
-            known = self.task_shares[demand_r] = super().task_share(demand_r)
+            known = self.task_shares[demand_r] = super().task_share(demand_r, endless)
         return known
 
     @functools.cached_property

@@ -48,7 +48,8 @@ def test_by_default_only_the_operator_itself_is_confined(render: Render) -> None
 
 
 def test_whose_token_is_held_to_it_follows_the_release(render: Render) -> None:
-    objects = render("--set=admission.protect.lookUpPods=true", "--set=schedulerName=fair")
+    names = ("--set=schedulerName=fair", "--set=schedulerNames={volcano,fair}")
+    objects = render("--set=admission.protect.lookUpPods=true", *names)
     policies = {thing["metadata"]["name"]: thing["spec"] for thing in objects if thing["kind"] == POLICY}
 
     assert policies.keys() == {f"fairbind-own-{what}" for what in (*OWN, "pods")}
@@ -56,8 +57,12 @@ def test_whose_token_is_held_to_it_follows_the_release(render: Render) -> None:
         (condition,) = policy["matchConditions"]
         assert condition["expression"] == f"request.userInfo.username == 'system:serviceaccount:{NAMESPACE}:fairbind'"
         assert policy["failurePolicy"] == "Fail"
-    assert "== 'fair'" in policies["fairbind-own-status"]["validations"][0]["expression"]
-    assert "== 'fair'" in policies["fairbind-own-pods"]["validations"][0]["expression"]
+    for what in ("status", "pods"):
+        assert 'in ["fair","volcano"]' in policies[f"fairbind-own-{what}"]["validations"][0]["expression"]
+    (deployment,) = (thing for thing in objects if thing["kind"] == "Deployment")
+    arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    typed = [arguments[place + 1] for place, word in enumerate(arguments) if word == "--scheduler-name"]
+    assert typed == ["fair", "volcano", "fair"]
 
 
 def test_in_extender_mode_pods_of_the_schedulers_that_ask_may_be_bound_too(render: Render) -> None:

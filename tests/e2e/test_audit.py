@@ -33,6 +33,10 @@ KINDS = {
     "": ["pods", "nodes", "namespaces", "persistentvolumeclaims", "persistentvolumes"],
     "storage.k8s.io": ["storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments"],
     "resource.k8s.io": ["resourceclaims", "deviceclasses", "resourceslices"],
+    "scheduling.k8s.io": ["podgroups"],
+    "scheduling.x-k8s.io": ["podgroups"],
+    "scheduling.volcano.sh": ["podgroups"],
+    "batch": ["jobs"],
     "fairbind.io": ["tenants", "schedulingpolicies"],
 }
 

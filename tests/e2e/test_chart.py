@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 ROOT = CHART.parents[1]
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+OWN_CRDS = len(list((ROOT / "crds").glob("*.yaml")))
 EVERYTHING = tuple(f"--set={name}.enabled=true" for name in ("serviceMonitor", "prometheusRule", "dashboards"))
 DEAD_NODE = [
     {
@@ -109,6 +110,8 @@ class TestRendering:
             ("policy.alpha=2", "'/policy'"),
             ("policy.unclaimedNamespaces=nobody", "/policy/unclaimedNamespaces"),
             ("policy.nmae=fifo", "'/policy'"),
+            ("tenantView.enabled=maybe", "/tenantView/enabled"),
+            ("tenantView.show=true", "'/tenantView'"),
             ("replicaCount=two", "/replicaCount"),
             ("replicaCount=-1", "/replicaCount"),
             ("operator.enabled=maybe", "/operator/enabled"),
@@ -200,6 +203,29 @@ class TestRendering:
 
         assert "--show-taints" not in list_arguments()
         assert "--show-taints" in list_arguments("--set=showTaints=true")
+
+    @pytest.mark.parametrize(
+        ("values", "argument"), [((), "own"), (("--set=tenantView.showOthers=true",), "all")], ids=str
+    )
+    def test_members_see_their_share_on_request(self, render: Render, values: tuple[str, ...], argument: str) -> None:
+        objects, without = render("--set=tenantView.enabled=true", *values), render(*values)
+        rights = [rule for rule in find(objects, "ClusterRole")["rules"] if "sharereports" in rule["resources"]]
+        reading = find(objects, "ClusterRole", "fairbind-tenant-view")
+        deployment = find(objects, "Deployment")
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+
+        assert sorted(verb for rule in rights for verb in rule["verbs"]) == ["create", "delete", "list", "patch"]
+        assert reading["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-view"] == "true"
+        assert reading["rules"] == [
+            {"apiGroups": ["fairbind.io"], "resources": ["sharereports"], "verbs": ["get", "list", "watch"]}
+        ]
+        assert container["args"][container["args"].index("--tenant-view") + 1] == argument
+        assert "sharereports" not in str([thing for thing in without if thing["kind"] != "CustomResourceDefinition"])
+        assert "--tenant-view" not in str(find(without, "Deployment"))
+
+    def test_who_reads_reports_can_be_left_to_the_administrator(self, render: Render) -> None:
+        objects = render("--set=tenantView.enabled=true", "--set=rbac.aggregateToView=false")
+        assert "aggregate-to" not in str(find(objects, "ClusterRole", "fairbind-tenant-view"))
 
     @pytest.mark.parametrize(
         ("values", "expected"),
@@ -301,7 +327,7 @@ class TestRendering:
 
         assert crds() == []  # whoever renders with `helm template` takes --include-crds
         plain = crds("--include-crds")
-        assert [crd["metadata"].get("annotations", {}) for crd in plain] == [{}, {}]
+        assert [crd["metadata"].get("annotations", {}) for crd in plain] == [{}] * OWN_CRDS
         hooks = crds("--is-upgrade")
         assert {crd["metadata"]["annotations"]["helm.sh/hook"] for crd in hooks} == {"pre-upgrade"}
         assert [crd["spec"] for crd in hooks] == [crd["spec"] for crd in plain]
@@ -345,6 +371,7 @@ def test_a_changed_template_is_noticed(tools: Tools, tmp_path: Path) -> None:
         "operator",
     ):
         shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "deploy" / "publishing.toml", tmp_path / "deploy")
     template = tmp_path / "charts" / "fairbind" / "templates" / "rbac.yaml"
     text = template.read_text(encoding="utf-8")
     assert "verbs: [get, update]" in text
@@ -372,7 +399,7 @@ def fresh(plane_without_chart: Cluster) -> Iterator[Cluster]:
 
 
 def remove_crds(api: Api) -> None:
-    for name in ("tenants", "schedulingpolicies"):
+    for name in ("tenants", "schedulingpolicies", "sharereports"):
         with contextlib.suppress(ApiError):
             api.delete(f"{CRDS}/{name}.fairbind.io")
     wait_for(lambda: not api.items(CRDS), describe="the CRDs to go")
@@ -443,7 +470,7 @@ class TestLifecycle:
         upgrade(fresh, source=make_changed_chart(tmp_path))
 
         wait_for(lambda: are_crds_served(fresh.api), describe="the CRDs to be served")
-        assert fresh.api.get(f"{TENANTS}/before")["spec"] == {"weight": "500m"}
+        assert fresh.api.get(f"{TENANTS}/before")["spec"]["weight"] == "500m"
         wait_for(
             lambda: fresh.api.patch(f"{TENANTS}/before", {"spec": {"motto": "more"}})["spec"].get("motto") == "more",
             describe="the API server to know the new field",
@@ -537,8 +564,8 @@ class TestLifecycle:
 
         fresh.helm("uninstall", "fairbind", f"--namespace={HOME}", "--wait")
 
-        assert fresh.api.get(f"{TENANTS}/mine")["spec"] == {"weight": 2}
-        assert len(fresh.api.items(CRDS)) == 2
+        assert fresh.api.get(f"{TENANTS}/mine")["spec"]["weight"] == 2
+        assert len(fresh.api.items(CRDS)) == OWN_CRDS
         assert fresh.api.items(POLICIES) == []
         for path in (
             "/apis/rbac.authorization.k8s.io/v1/clusterroles",
@@ -565,7 +592,7 @@ class TestLifecycle:
         """As docs/install.md warns; an upgrade back does not."""
         install(fresh)
         upgrade(fresh, "--set=crds.keep=false", "--take-ownership")
-        assert len(fresh.api.items(CRDS)) == 2
+        assert len(fresh.api.items(CRDS)) == OWN_CRDS
 
         fresh.helm("rollback", "fairbind", "1", f"--namespace={HOME}")
 

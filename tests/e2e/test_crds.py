@@ -31,6 +31,8 @@ def select(**requirement: Any) -> Spec:
     return {"namespaceSelector": {"matchExpressions": [requirement]}}
 
 
+TENANT_DEFAULTS: Spec = {"weight": 1, "priority": 0, "lending": "Always"}
+
 VALID_TENANTS: list[Spec] = [
     {},
     {"weight": 1},
@@ -51,6 +53,18 @@ VALID_TENANTS: list[Spec] = [
     {"namespaces": ["a", "team-a", "1st", "x" * 63]},
     {"namespaces": [f"n{number}" for number in range(1000)]},
     {"namespaceSelector": {"matchLabels": {"team": "a", "example.com/tier": ""}}},
+    {"limit": [{"resources": {"cpu": 10, "memory": "64Gi", "pods": 0, "nvidia.com/gpu": "16"}}]},
+    {"limit": [{"nodes": {"matchLabels": {"gpu": "h100"}}, "resources": {"nvidia.com/gpu": 16}}]},
+    {"limit": [{"nodes": {"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}, "resources": {"cpu": "500m"}}]},
+    {"guarantee": [{"nodes": {"matchLabels": {"gpu": "h100"}}, "resources": {"nvidia.com/gpu": 8, "cpu": "0"}}]},
+    {"guarantee": [{"resources": {"cpu": "100"}}], "lending": "Never"},
+    {"lending": "Always"},
+    {"parent": "research", "priority": 10},
+    {"parent": "research.vis"},
+    {"priority": -1000},
+    {"priority": 1000, "minRuntimeSeconds": 0},
+    {"minRuntimeSeconds": 600, "users": {"label": "fairbind.io/user"}},
+    {"users": {"label": "user"}},
     select(key="team", operator="In", values=["a", "b"]),
     select(key="team", operator="NotIn", values=["a"]),
     select(key="example.com/team", operator="Exists"),
@@ -123,9 +137,41 @@ INVALID_TENANTS: list[tuple[str, Spec]] = [
     ("spec.namespaceSelector.matchExpressions[0].values[0]", select(key="a", operator="In", values=["b c"])),
     # unknown fields, also those that are to come
     ("spec.wieght", {"wieght": 2}),
-    ("spec.parent", {"parent": "company"}),
+    ("spec.parent", {"parent": ""}),
+    ("spec.parent", {"parent": "Research"}),
+    ("spec.parent", {"parent": "ns/a"}),
+    ("spec.parent", {"parent": ["a"]}),
+    ("spec.priority", {"priority": 1001}),
+    ("spec.priority", {"priority": -1001}),
+    ("spec.priority", {"priority": "high"}),
+    ("spec.priority", {"priority": 0.5}),
     ("spec.guarantee", {"guarantee": {"cpu": "1"}}),
+    ("spec.guarantee[0].resources", {"guarantee": [{"nodes": {"matchLabels": {"gpu": "h100"}}}]}),
+    ("spec.guarantee[0].resources", {"guarantee": [{"resources": {}}]}),
+    ("spec.guarantee[0].resources[cpu]", {"guarantee": [{"resources": {"cpu": "-100m"}}]}),
+    ("spec.guarantee[0].lending", {"guarantee": [{"resources": {"cpu": 1}, "lending": "Never"}]}),
+    ("spec.guarantee", {"guarantee": [{"resources": {"cpu": 1}}] * 17}),
+    ("spec.lending", {"lending": "Sometimes"}),
+    ("spec.lending", {"lending": False}),
+    ("spec.minRuntimeSeconds", {"minRuntimeSeconds": -1}),
+    ("spec.minRuntimeSeconds", {"minRuntimeSeconds": "10m"}),
+    ("spec.minRuntimeSeconds", {"minRuntimeSeconds": 2**31}),
+    ("spec.users.label", {"users": {}}),
+    ("spec.users.label", {"users": {"label": ""}}),
+    ("spec.users.label", {"users": {"label": "a b"}}),
+    ("spec.users", {"users": "fairbind.io/user"}),
+    ("spec.users.weight", {"users": {"label": "user", "weight": 2}}),
     ("spec.limit", {"limit": {"cpu": "1"}}),
+    ("spec.limit[0].resources", {"limit": [{"nodes": {"matchLabels": {"gpu": "h100"}}}]}),
+    ("spec.limit[0].resources", {"limit": [{"resources": {}}]}),
+    ("spec.limit[0].resources[cpu]", {"limit": [{"resources": {"cpu": -1}}]}),
+    ("spec.limit[0].resources[cpu]", {"limit": [{"resources": {"cpu": "much"}}]}),
+    ("spec.limit[0].node", {"limit": [{"node": {}, "resources": {"cpu": 1}}]}),
+    (
+        "spec.limit[0].nodes.matchExpressions[0].values",
+        {"limit": [{"nodes": {"matchExpressions": [{"key": "a", "operator": "In"}]}, "resources": {"cpu": 1}}]},
+    ),
+    ("spec.limit", {"limit": [{"resources": {"cpu": 1}}] * 17}),
     ("spec.reclaim", {"reclaim": True}),
     ("spec.namespaceSelector.matchFields", {"namespaceSelector": {"matchLabels": {"a": "b"}, "matchFields": []}}),
     ("spec.namespaceSelector.matchExpressions[0].value", select(key="a", operator="Exists", value="b")),
@@ -205,7 +251,7 @@ def try_to_make(api: Api, path: str, kind: str, spec: Any, **query: str) -> Json
 def test_valid_tenants_are_kept_as_they_were_written(api: Api, spec: Spec) -> None:
     made = try_to_make(api, TENANTS, "Tenant", spec)
 
-    assert made["spec"] == {"weight": 1, **spec}
+    assert made["spec"] == {**TENANT_DEFAULTS, **spec}
 
 
 @pytest.mark.parametrize(("field", "spec"), INVALID_TENANTS, ids=lambda part: json.dumps(part)[:60])
@@ -287,18 +333,25 @@ def test_a_tenant_without_a_spec_has_weight_one(api: Api) -> None:
     name = make_name("try")
     made = api.post(TENANTS, {"kind": "Tenant", "metadata": {"name": name}, **API_VERSION}, dryRun="All")
 
-    assert made["spec"] == {"weight": 1}
+    assert made["spec"] == TENANT_DEFAULTS
 
 
 def test_null_means_the_default(api: Api) -> None:
-    assert try_to_make(api, TENANTS, "Tenant", {"weight": None})["spec"] == {"weight": 1}
+    nothing = {"weight": None, "priority": None, "lending": None}
+    assert try_to_make(api, TENANTS, "Tenant", nothing)["spec"] == TENANT_DEFAULTS
+
+
+def test_a_tenant_is_not_its_own_parent(api: Api) -> None:
+    body = {**API_VERSION, "kind": "Tenant", "metadata": {"name": "own"}, "spec": {"parent": "own"}}
+    with pytest.raises(ApiError, match=r"spec\.parent.*must be another Tenant"):
+        api.post(TENANTS, body, dryRun="All")
 
 
 def test_unknown_fields_are_dropped_where_they_are_not_refused(api: Api) -> None:
     spec = {"weight": 2, "colour": "red", "namespaceSelector": {"matchLabels": {"a": "b"}, "also": 1}}
     made = try_to_make(api, TENANTS, "Tenant", spec, fieldValidation="Ignore")
 
-    assert made["spec"] == {"weight": 2, "namespaceSelector": {"matchLabels": {"a": "b"}}}
+    assert made["spec"] == {**TENANT_DEFAULTS, "weight": 2, "namespaceSelector": {"matchLabels": {"a": "b"}}}
 
 
 def test_a_weight_may_change_its_way_of_writing_under_server_side_apply(api: Api, tenant: MakeTenant) -> None:
@@ -312,6 +365,9 @@ def test_a_weight_may_change_its_way_of_writing_under_server_side_apply(api: Api
 
 STATUS: Json = {
     "observedGeneration": 1,
+    "path": "research/vis/va",
+    "guaranteed": {"nvidia.com/gpu": "8"},
+    "keptBack": {"nvidia.com/gpu": "2"},
     "dominantShare": "0.312",
     "dominantResource": "nvidia.com/gpu",
     "weightedShare": "0.156",
@@ -341,7 +397,7 @@ def test_status_is_written_through_its_subresource_only(api: Api, tenant: MakeTe
 
     api.patch(f"{path}/status", {"status": STATUS, "spec": {"weight": 5}}, fieldValidation="Strict")
     assert api.get(path)["status"] == STATUS
-    assert api.get(path)["spec"] == {"weight": 2}
+    assert api.get(path)["spec"] == {**TENANT_DEFAULTS, "weight": 2}
 
 
 @pytest.mark.parametrize(
@@ -374,7 +430,7 @@ def test_a_policy_takes_conditions(api: Api) -> None:
     patch: Json = {"status": status}
     made = api.patch(f"{POLICIES}/default/status", patch, fieldValidation="Strict", dryRun="All")
 
-    assert made["status"] == status
+    assert {name: made["status"][name] for name in status} == status
 
 
 def test_a_policy_is_called_default(api: Api) -> None:
@@ -394,7 +450,9 @@ def test_kubectl_shows_shares_and_the_weight_as_it_was_written(cluster: Cluster,
     columns += ["READY", "AGE"]
     assert header.split() == " ".join(columns).split()
     assert row.split()[:-1] == [name, "500m", "0.312", "0.375", "nvidia.com/gpu", "7", "3", "True"]
-    wide = cluster.kubectl("get", "fbtenant", name, "--output=wide").splitlines()[1]
+    wide_header, wide = cluster.kubectl("get", "fbtenant", name, "--output=wide").splitlines()
+    assert {"PARENT", "GUARANTEED"} < set(wide_header.split())
+    assert '{"nvidia.com/gpu":"8"}' in wide
     assert "0.156" in wide
     assert "Accepted" in wide
 
@@ -403,7 +461,7 @@ def test_kubectl_shows_shares_and_the_weight_as_it_was_written(cluster: Cluster,
 def test_policies_have_short_names(cluster: Cluster, name: str) -> None:
     header, row = cluster.kubectl("get", name, "default").splitlines()
 
-    assert header.split() == ["NAME", "POLICY", "READY", "AGE"]
+    assert header.split() == ["NAME", "POLICY", "READY", "UNCLAIMED", "SHARE", "AGE"]
     assert row.split()[:2] == ["default", "best-fit-drfh"]
 
 
@@ -416,9 +474,9 @@ def find_field_paths(schema: Json, path: str) -> list[str]:
     return paths
 
 
-@pytest.mark.parametrize("kind", ["tenant", "schedulingpolicy"])
+@pytest.mark.parametrize("kind", ["tenant", "schedulingpolicy", "sharereport"])
 def test_kubectl_explains_every_field(cluster: Cluster, api: Api, kind: str) -> None:
-    plural = {"tenant": "tenants", "schedulingpolicy": "schedulingpolicies"}[kind]
+    plural = {"tenant": "tenants", "schedulingpolicy": "schedulingpolicies", "sharereport": "sharereports"}[kind]
     path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.fairbind.io"
     schema = api.get(path)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     fields = [field for field in find_field_paths(schema, kind) if not field.startswith(f"{kind}.metadata")]
@@ -455,7 +513,7 @@ def test_the_workload_of_the_examples_is_valid(cluster: Cluster, tmp_path: Path)
     assert "deployment.apps/shop" in cluster.kubectl("apply", "--dry-run=server", "-f", str(moved))
 
 
-@pytest.mark.parametrize("plural", ["tenants", "schedulingpolicies"])
+@pytest.mark.parametrize("plural", ["tenants", "schedulingpolicies", "sharereports"])
 def test_crds_are_established_without_complaints(api: Api, plural: str) -> None:
     path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.fairbind.io"
     states = {condition["type"]: condition["status"] for condition in api.get(path)["status"]["conditions"]}

@@ -134,6 +134,13 @@ def test_unclaimed_namespaces_count_as_the_policy_says(
     wait_for(lambda: count_running(*own) == [1.0, 1.0], describe="each namespace to be a tenant of its own")
     assert count_running("ns/*") == [None]
 
+    def find_unclaimed() -> dict[str, int]:
+        """Return how many pods run in each namespace that the policy's status names."""
+        unclaimed = api.get(f"{POLICIES}/default")["status"].get("unclaimed", {})
+        return {entry["namespace"]: entry["running"] for entry in unclaimed.get("largest", [])}
+
+    wait_for(lambda: find_unclaimed() == {one: 1, other: 1}, describe="the policy to say what they hold")
+
 
 def test_a_new_policy_acts_on_the_next_cycle(
     api: Api,

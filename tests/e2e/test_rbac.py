@@ -25,6 +25,7 @@ STORAGE = "storage.k8s.io"
 WATCHED = ("pods", "nodes", "namespaces", "persistentvolumeclaims", "persistentvolumes")
 DEVICES = "resource.k8s.io"
 WATCHED_DEVICES = ("resourceclaims", "deviceclasses", "resourceslices")
+POD_GROUPS = ("scheduling.k8s.io", "scheduling.x-k8s.io", "scheduling.volcano.sh")
 WATCHED_STORAGE = ("storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments")
 
 # verb, API group, resource (with its subresource), namespace ("": the cluster), name
@@ -35,6 +36,9 @@ ALLOWED: list[Question] = [
     *((verb, "", resource, "", "") for resource in WATCHED for verb in ("list", "watch")),
     *((verb, STORAGE, resource, "", "") for resource in WATCHED_STORAGE for verb in ("list", "watch")),
     *((verb, DEVICES, resource, "", "") for resource in WATCHED_DEVICES for verb in ("list", "watch")),
+    *((verb, group, "podgroups", "", "") for group in POD_GROUPS for verb in ("list", "watch")),
+    ("patch", "scheduling.k8s.io", "podgroups/status", "any", "a"),
+    *((verb, "batch", "jobs", "", "") for verb in ("list", "watch")),
     ("create", "", "pods/binding", "any", "a"),
     ("patch", "", "pods/status", "any", "a"),
     ("create", "events.k8s.io", "events", "any", ""),
@@ -107,6 +111,7 @@ DENIED: list[Question] = [
     ("patch", FAIRBIND, "tenants", "", "a"),
     ("delete", FAIRBIND, "tenants", "", "a"),
     ("update", FAIRBIND, "tenants/status", "", "a"),
+    *((verb, FAIRBIND, "sharereports", "any", "fairbind") for verb in ("get", "list", "create", "patch", "delete")),
     ("create", FAIRBIND, "schedulingpolicies", "", ""),
     ("patch", FAIRBIND, "schedulingpolicies", "", "default"),
     ("delete", FAIRBIND, "schedulingpolicies", "", "default"),
@@ -254,7 +259,7 @@ def test_status_of_tenants_and_policies_can_be_written(account: ApiClient, api: 
     account.patch(f"{POLICIES}/default/status", {"status": {"observedGeneration": 1}})
 
     assert api.get(f"{TENANTS}/{name}")["status"]["pods"] == {"running": 3}
-    assert api.get(f"{TENANTS}/{name}")["spec"] == {"weight": 2}
+    assert api.get(f"{TENANTS}/{name}")["spec"]["weight"] == 2
 
 
 def test_its_own_lease_and_no_other(account: ApiClient, api: Api) -> None:

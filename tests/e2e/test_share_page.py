@@ -17,7 +17,7 @@ from e2e.waiting import wait_for
 from e2e.workloads import count_bound, find_waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from e2e.api import Api
     from e2e.clusters import Cluster
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).parents[2] / "docs" / "share.md"
 NAME = "team-a"
+WITHOUT_OPERATOR = {"operator": {"enabled": False}}
 ROOM, WANTED = 12, 20
+REPORTS = "/apis/fairbind.io/v1alpha1/namespaces/{}/sharereports/fairbind"
 
 
 def find_blocks(language: str) -> list[str]:
@@ -67,7 +69,15 @@ def run(cluster: Cluster, identity: tuple[str, Path], home: str) -> Callable[[st
     return run
 
 
-@pytest.mark.usefixtures("node")
+@pytest.fixture
+def shown(cluster: Cluster) -> Iterator[None]:
+    """Members may see their share."""
+    cluster.install_chart({**WITHOUT_OPERATOR, "tenantView": {"enabled": True}})
+    yield
+    cluster.install_chart(WITHOUT_OPERATOR)
+
+
+@pytest.mark.usefixtures("node", "shown")
 def test_a_member_can_run_what_the_page_says(
     cluster: Cluster,
     api: Api,
@@ -90,18 +100,26 @@ def test_a_member_can_run_what_the_page_says(
     )
     run(f"kubectl --namespace {NAME} apply -f -", text=manifest)
     cluster.kubectl("create", "--namespace", other, "-f", str(write_manifest(identity[1].parent, manifest)))
-    operator()
+    operator("--tenant-view=own")
     wait_for(lambda: count_bound(api, home) + count_bound(api, other) == ROOM, describe="a full node")
     wait_for(lambda: has_reasons(api, home), describe="reasons on all waiting pods")
+    wait_for(lambda: has_report(api, home), describe="a report about all of them")
 
     shown = {command: run(command) for command in find_commands()}
 
-    schedulers, waiting, messages, reasons, refused = shown.values()
+    schedulers, waiting, messages, reasons, shares, order, refused = shown.values()
     assert schedulers.splitlines()[0].split() == ["NAME", "SCHEDULER", "NODE"]
     assert schedulers.count(SCHEDULER_NAME) == WANTED
     assert waiting.count("Pending") == WANTED - count_bound(api, home)
     assert all(line.startswith("0/1 nodes are available: 1 Insufficient cpu.") for line in messages.splitlines())
     assert {line.split()[1] for line in reasons.splitlines()[1:]} == {"Unschedulable"}
+    held = count_bound(api, home)
+    assert shares.splitlines()[0].split() == ["NAME", "SHARE", "FAIR", "SHARE", "RUNNING", "PENDING", "BEFORE", "AGE"]
+    row = shares.splitlines()[1].split()
+    assert (row[0], row[3], row[4]) == ("fairbind", str(held), str(WANTED - held))
+    (line,) = order.splitlines()
+    assert line.startswith(f"1. {WANTED - held} pods such as train-")
+    assert "0/1 nodes are available: 1 Insufficient cpu." in line
     assert refused == "no\n"
 
 
@@ -129,6 +147,13 @@ def write_manifest(folder: Path, manifest: str) -> Path:
     path = folder / "job.yaml"
     path.write_text(manifest, encoding="utf-8")
     return path
+
+
+def has_report(api: Api, namespace: str) -> bool:
+    """Whether the report is about the pods of now."""
+    path = REPORTS.format(namespace)
+    status = api.get(path)["status"] if api.exists(path) else {}
+    return status.get("running") == count_bound(api, namespace) and "fairShare" in status and bool(status["waiting"])
 
 
 def has_reasons(api: Api, namespace: str) -> bool:

@@ -76,8 +76,8 @@ def test_a_replayed_snapshot_decides_what_the_operator_then_does(
             pod["spec"]["containers"][0]["env"] = [{"name": "PASSWORD", "value": SECRET}]
         create_pods(api, space, pods)
 
-    run("snapshot", f"--kubeconfig={cluster.kubeconfig}", "-o", str(file))
-    run("snapshot", f"--kubeconfig={cluster.kubeconfig}", "-o", str(tmp_path / "other.json"), "--anonymise")
+    run("snapshot", f"--kubeconfig={cluster.kubeconfig}", "--out", str(file))
+    run("snapshot", f"--kubeconfig={cluster.kubeconfig}", "--out", str(tmp_path / "other.json"), "--anonymise")
     found = json.loads(run("replay", str(file), "-o", "json"))
     expected = {(one["namespace"], one["pod"]): one["node"] for one in found["decisions"]}
     assert SECRET not in file.read_text(encoding="utf-8")

@@ -57,7 +57,7 @@ def test_a_pod_of_the_manifest_is_completed_by_the_cluster(
     assert api.items(f"/api/v1/namespaces/{space}/pods") == []  # nothing was stored
 
     file = tmp_path / "cluster.json"
-    run("snapshot", live, "-o", str(file))
+    run("snapshot", live, "--out", str(file))
     found = submit(make_job(space, pool, 4), str(file))
     assert (found["pods"], found["starting"]) == (4, 1)
     assert found["not_applied"] == ["admission webhooks, admission policies and ResourceQuotas"]

@@ -42,7 +42,7 @@ CONFIDENCE: Final = 0.95
 PICTURE: Final = DOCS / "images" / "fairness-table.svg"
 OUR_COLOURS: Final = {
     "best-fit-drfh": "#0072B2",
-    "first-fit-drfh": "#56B4E9",
+    "first-fit-drfh": "#CC79A7",
     "ps-dsf": "#D55E00",
     "tsf": "#009E73",
 }
@@ -104,7 +104,7 @@ def _draw_panel(panel: Axes, name: str, rows: Sequence[Mapping[str, Any]]) -> No
             xerr=spans[0],
             yerr=spans[1],
             marker=THEIR_MARKERS.get(policy, "o"),
-            color=OUR_COLOURS.get(policy, "#777777"),
+            color=OUR_COLOURS.get(policy, "#666666"),
             markersize=max(5, 9 - place),
             markerfacecolor="none" if policy in THEIR_MARKERS else None,
             linewidth=0.8,

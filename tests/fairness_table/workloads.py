@@ -264,7 +264,7 @@ def _cut(document: Json, cut: Cut, seed: int) -> Json:
 def _trace(words: list[str]) -> Json:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "scenario.json"
-        status = main(["trace", *words, "-o", str(path)])
+        status = main(["trace", *words, "--out", str(path)])
         if status != 0:
             raise SystemExit(status)
         scenario: Json = json.loads(path.read_text(encoding="utf-8"))

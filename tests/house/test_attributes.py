@@ -25,7 +25,7 @@ KNOWN = {
     "AttachLimits": 20,
     "Devices": 19,
     "Topology": 18,
-    "ClusterCache": 16,
+    "ClusterCache": 18,
 }
 
 

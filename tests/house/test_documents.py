@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,11 @@ from house.tree import ROOT, find_files, name_of
 from localplane.tools import OLDER_KUBERNETES
 
 LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)(?:\s+\"[^\"]*\")?\)|(?:src|href)=\"(?P<quoted>[^\"]+)\"")
+IMPORTED = ("index.md", "chart.md", "vulnerabilities.md", "contributing.md", "changelog.md")
+"""Pages of the site that stand outside docs (deploy/tools/docsite/hooks.py)."""
 HEADING = re.compile(r"^#{1,6}\s+(?P<text>.+?)\s*#*$", re.MULTILINE)
+MOST_WORDS = 30_000
+"""Of all guides together: who adds a page shortens others."""
 FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 TARGET = re.compile(r"\bmake (?:-s |[A-Z]+=\S+ )*([a-z][a-z0-9-]*)")
 
@@ -57,6 +62,23 @@ def test_broken_links_are_found(tmp_path: Path) -> None:
 
     assert [match["target"] for match in LINK.finditer(read(page))] == ["#a-b-c", "page.md#a", "gone.md", "page.md"]
     assert compute_anchors(read(page)) == {"a-b-c"}
+
+
+def find_pages(part: object) -> list[str]:
+    """Return the pages below a part of the site's navigation: a page, a title with a part, or a list of parts."""
+    if isinstance(part, str):
+        return [part]
+    below = part.values() if isinstance(part, dict) else part
+    assert isinstance(below, Iterable)
+    return [page for each in below for page in find_pages(each)]
+
+
+def test_every_page_is_in_the_navigation_of_the_site_once() -> None:
+    listed = find_pages(yaml.safe_load(read(ROOT / "mkdocs.yml"))["nav"])
+    pages = [name_of(page).removeprefix("docs/") for page in find_files("docs/*.md")]
+
+    assert find_pages([{"A": ["a.md", {"B": "b.md"}]}, "c.md"]) == ["a.md", "b.md", "c.md"]
+    assert sorted(listed) == sorted([*pages, *IMPORTED])
 
 
 def find_missing_paths(text: str) -> set[str]:
@@ -208,9 +230,35 @@ def test_documents_name_tests_that_there_are() -> None:
 
 def test_every_claim_of_the_security_page_names_its_test() -> None:
     page = read(ROOT / "docs" / "security.md")
-    tables = re.findall(r"^\|[^\n]*\| shown by \|\n\| --- .*?(?=\n\n)", page, re.MULTILINE | re.DOTALL)
-    rows = [row for table in tables for row in table.splitlines()[2:]]
+    parts = [
+        page.split(f"\n## {part}\n")[1].split("\n## ")[0]
+        for part in ("Defended by default", "Needs a value", "Needs a quota")
+    ]
+    lines = "\n".join([*parts, read(ROOT / "docs" / "reference" / "shared-limits.md")]).splitlines()
+    rows = [row for row in lines if row.startswith("| ") and not row.startswith("| ---")]
 
-    assert len(tables) == 4
-    assert len(rows) > 15
-    assert [row for row in rows if "tests/" not in row.split(" | ")[-1] and "| the same |" not in row] == []
+    assert len(rows) > 40
+    assert len([row for row in rows if "<!-- tests/" not in row]) == 4  # the heads
+
+
+def read_guide(page: Path) -> str:
+    """Return what readers see of a guide: without comments, which name the tests of its claims."""
+    return re.sub(r"<!--.*?-->", "", read(page), flags=re.DOTALL)
+
+
+def test_guides_for_users_name_tests_in_comments_only() -> None:
+    shown = {name_of(page) for page in find_guides() if re.search(r"\btest_\w|\btests/", read_guide(page))}
+
+    assert shown <= {"docs/development.md", "docs/release.md"}
+
+
+def find_guides() -> list[Path]:
+    """Return the pages that people read from start to end: no references, results and mechanisms."""
+    return [page for page in find_files(":(glob)docs/*.md") if page.stem != "fairness-table"]
+
+
+def test_guides_are_short_in_all() -> None:
+    words = {name_of(page): len(read_guide(page).split()) for page in find_guides()}
+
+    assert len(words) > 15
+    assert sum(words.values()) <= MOST_WORDS, words

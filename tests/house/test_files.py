@@ -13,6 +13,7 @@ import pytest
 
 from fairbind import __version__
 from house.tree import ROOT, find_files, name_of
+from localplane.tools import FRAMEWORKS
 
 MAX_FILE_LINES = 500
 MAX_FUNCTION_LINES = 60
@@ -154,7 +155,9 @@ def test_the_changelog_has_what_breaks_what_is_new_and_what_was_wrong() -> None:
         assert [part[0] for part in parts if sum(line.startswith("- ") for line in part) > MOST_CHANGES] == []
 
 
-@pytest.mark.parametrize("module", ["kubernetes", "kubernetes-1.34", "cluster", "kind", "prometheus", "workflows"])
+@pytest.mark.parametrize(
+    "module", ["kubernetes", "kubernetes-1.34", "cluster", "kind", "prometheus", "workflows", *FRAMEWORKS]
+)
 def test_programs_are_pinned_by_hash(module: str) -> None:
     folder = ROOT / "deploy" / "tools" / "local" / "go" / module
     text = (folder / "go.mod").read_text(encoding="utf-8")

@@ -15,6 +15,8 @@ from house.tree import ROOT
 
 RUNTIME = ROOT / "deploy" / "requirements.txt"
 EVERYTHING = ROOT / "tests" / "requirements.txt"
+SITE = ROOT / "docs" / "requirements.txt"
+LOCKS = [RUNTIME, EVERYTHING, SITE]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +44,16 @@ def read_lock(path: Path) -> list[Pin]:
     return pins
 
 
-def read_project() -> tuple[list[Requirement], list[Requirement]]:
-    """Return pyproject's runtime requirements, and those with what development adds."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+def read_project() -> tuple[list[Requirement], list[Requirement], list[Requirement]]:
+    """Return pyproject's runtime requirements, those with what development adds, and those of the site."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    project = settings["project"]
     runtime = [Requirement(text) for text in project["dependencies"]]
-    return runtime, runtime + [Requirement(text) for text in project["optional-dependencies"]["dev"]]
+    development = [Requirement(text) for text in project["optional-dependencies"]["dev"]]
+    return runtime, runtime + development, [Requirement(text) for text in settings["dependency-groups"]["site"]]
 
 
-@pytest.mark.parametrize(("path", "wanted"), list(zip((RUNTIME, EVERYTHING), read_project(), strict=True)))
+@pytest.mark.parametrize(("path", "wanted"), list(zip(LOCKS, read_project(), strict=True)))
 def test_every_dependency_is_pinned_within_its_bounds(path: Path, wanted: list[Requirement]) -> None:
     pins = read_lock(path)
 
@@ -61,7 +65,7 @@ def test_every_dependency_is_pinned_within_its_bounds(path: Path, wanted: list[R
             assert requirement.specifier.contains(specifier.version, prereleases=True), f"{specifier}: {requirement}"
 
 
-@pytest.mark.parametrize("path", [RUNTIME, EVERYTHING])
+@pytest.mark.parametrize("path", LOCKS)
 def test_every_pin_is_exact_and_hashed(path: Path) -> None:
     for pin in read_lock(path):
         assert [specifier.operator for specifier in pin.requirement.specifier] == ["=="], str(pin.requirement)
@@ -76,7 +80,7 @@ def test_tests_run_with_what_is_released() -> None:
         assert [other for other in everything if other == pin] == [pin], pin.name
 
 
-@pytest.mark.parametrize("path", [RUNTIME, EVERYTHING])
+@pytest.mark.parametrize("path", LOCKS)
 def test_no_lock_names_a_registry(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
 

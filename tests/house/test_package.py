@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import importlib.metadata
+import json
 import re
 import shutil
 import subprocess
@@ -20,8 +21,11 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from fairbind import __version__
+from fairbind.what_if.snapshot_file import format_snapshot
 from house.test_locks import RUNTIME, read_lock
 from house.tree import ROOT, find_files
+from simulator.scenarios import make_entry, make_scenario
+from what_if.snapshots import make_two_tenants
 
 IMPORT_EVERYTHING = """
 import importlib, pkgutil, fairbind
@@ -110,6 +114,20 @@ def test_an_installed_release_has_all_that_it_imports(programs: Path) -> None:
 def test_an_installed_release_has_the_command(programs: Path) -> None:
     assert run(programs / "fairbind", "--version") == f"fairbind {__version__}\n"
     assert "--metrics-address" in run(programs / "fairbind", "operator", "--help")
+
+
+def test_an_installed_release_answers_without_a_cluster(programs: Path, tmp_path: Path) -> None:
+    """With what `pip install fairbind` brings alone: neither an extra nor a cluster is needed to ask."""
+    asked, cluster, scenario = (tmp_path / name for name in ("problem.json", "cluster.json", "scenario.json"))
+    shutil.copy(ROOT / "docs" / "mechanisms" / "examples" / "drf.json", asked)
+    cluster.write_text(format_snapshot(make_two_tenants()), encoding="utf-8")
+    scenario.write_text(json.dumps(make_scenario(make_entry(tasks=3), tenants="a", horizon=60)), encoding="utf-8")
+    program = programs / "fairbind"
+
+    assert "dominant share" in run(program, "allocate", asked, "--mechanism", "drf", "--output", "table")
+    assert run(program, "advise", cluster).startswith("Recommended: best-fit-drfh")
+    assert "best-fit-drfh" in run(program, "simulate", scenario, "--policy", "best-fit-drfh", "--out", tmp_path / "out")
+    assert "<svg" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
 
 
 def test_the_environment_is_no_larger_than_the_lock(programs: Path) -> None:

@@ -14,21 +14,21 @@ def test_a_failure_is_made_smaller_for_a_limited_time(monkeypatch: pytest.Monkey
     """Every smaller example takes a fiftieth of a second here, and there are tens of thousands of them."""
     assert engine.MAX_SHRINKING_SECONDS < 60
     monkeypatch.setattr(engine, "MAX_SHRINKING_SECONDS", 1)
-    failed_at: list[float] = []
+    tries = 0
 
     @settings(phases=[Phase.generate, Phase.shrink], database=None, max_examples=1_000, deadline=None)
     @given(st.lists(st.integers(0, 1 << 60), min_size=40, unique=True))
     def property_that_fails(numbers: list[int]) -> None:
+        nonlocal tries
         if sum(number % 7 for number in numbers) > 100:
             time.sleep(0.02)
-            failed_at.append(time.monotonic())
+            tries += 1
             pytest.fail("too much")
 
     with pytest.raises(pytest.fail.Exception):
         property_that_fails()
 
-    assert len(failed_at) > 10
-    assert time.monotonic() - failed_at[0] < 10.0
+    assert 1 < tries < 1_000
 
 
 @pytest.mark.parametrize(

@@ -1,47 +1,68 @@
-"""The example in README.md is what fairbind really decides."""
+"""README.md is short, says first what fairbind is not for and how to ask, and shows what the commands print."""
 
 from __future__ import annotations
 
-from collections import Counter
+import re
 
-import numpy as np
 import pytest
 
-from fairbind.model import Placement, PolicySettings, ServerTable, Snapshot, Task, TaskClass, Tenant
-from fairbind.scheduling import compute_server_classes, run_cycle
+import publishing
+import readme
+from fairbind import __version__
 from house.tree import ROOT
+from localplane.tools import KUBERNETES_VERSION, OLDER_KUBERNETES
 
-ORDINARY, BIG = (32_000, 128), (32_000, 3_360)  # milli-CPU, GiB
-PODS = {"a": (1_000, 8), "b": (2_000, 1)}
-
-
-def decide(policy: str) -> Counter[str]:
-    """Return how many pods each tenant gets: five ordinary nodes for both, a big one for neither, both want 100."""
-    names = ("big", *(f"ordinary-{number}" for number in range(5)))
-    capacity_kr = np.array([BIG, *[ORDINARY] * 5], dtype=np.int64)
-    usable_k = np.ones(len(names), dtype=np.bool_)
-    eligible_k = np.array([name != "big" for name in names])
-    class_k, class_names = compute_server_classes(capacity_kr, [bool(flag) for flag in eligible_k], names, 0.02)
-    placement = Placement(eligible_k)
-    classes = tuple(
-        TaskClass(name, pod, pod, placement, tuple(Task(f"{name}{n:03}", f"{name}/{n}", 0, 0.0) for n in range(100)))
-        for name, pod in PODS.items()
-    )
-    snapshot = Snapshot(
-        resources=("cpu", "memory"),
-        counts_r=(True, True),
-        total_r=tuple(int(total) for total in capacity_kr.sum(axis=0)),
-        servers=ServerTable(names, capacity_kr, capacity_kr.copy(), usable_k, class_k, class_names),
-        tenants=tuple(Tenant(name, allocated_r=(0, 0)) for name in PODS),
-        task_classes=classes,
-    )
-    return Counter(bind.tenant for bind in run_cycle(snapshot, PolicySettings(policy), 0.0).bindings)
+MOST_WORDS = 900
+PAGE = (ROOT / "README.md").read_text(encoding="utf-8")
+ASKED = [match["command"] for match in readme.BLOCK.finditer(PAGE)]
 
 
-@pytest.mark.parametrize("policy", ["best-fit-drfh", "ps-dsf"])
-def test_example_has_the_numbers_that_fairbind_decides(policy: str) -> None:
-    pods = decide(policy)
-    memory, cpu = pods["a"] * 8 / 640, pods["b"] * 2 / 160
-    row = f"{pods['a']} pods, {memory:.0%} of the memory | {pods['b']} pods, {cpu:.0%} of the CPUs |"
+def test_it_is_read_in_a_few_minutes() -> None:
+    assert len(PAGE.split()) <= MOST_WORDS
 
-    assert row in (ROOT / "README.md").read_text(encoding="utf-8")
+
+def test_what_comes_first_is_what_a_reader_asks_first() -> None:
+    beginnings = ["fairbind is a scheduler", "**Status: alpha.**", "| fairbind | Kubernetes |", "**Not for**"]
+    headings = [
+        "## Ask your cluster in three minutes",
+        "docs/images/shares.svg",
+        "**How fair is it?**",
+        "make demo",
+        "## Install",
+    ]
+    places = [PAGE.index(text) for text in [*beginnings, *headings]]
+
+    assert places == sorted(places)
+
+
+def test_the_versions_are_those_that_are_tested() -> None:
+    newest = ".".join(map(str, KUBERNETES_VERSION[:2]))
+
+    assert f"| {__version__} | {', '.join([*OLDER_KUBERNETES, newest])} | 4, 3 | 3.11 to 3.13 |" in PAGE
+
+
+def test_a_cluster_is_asked_with_three_commands() -> None:
+    assert [command.split()[0] for command in ASKED] == ["audit", "advise", "what-if"]
+
+
+@pytest.mark.parametrize("command", ASKED, ids=lambda command: command.split()[0])
+def test_what_is_shown_is_what_the_command_prints(command: str) -> None:
+    [block] = re.findall(rf"^\$ fairbind {re.escape(command)}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    shown, printed = block.splitlines(), readme.ask(command, ROOT)
+
+    if shown[-1] == "...":
+        shown.pop()
+        printed = printed[: len(shown)]
+    assert shown == printed
+    assert len(shown) > 4
+
+
+def test_another_answer_is_drift() -> None:
+    changed = PAGE.replace("37%", "38%")
+
+    assert changed != PAGE
+    assert readme.BLOCK.sub(lambda match: readme.write_block(match, ROOT), changed) == PAGE
+
+
+def test_what_is_published_is_said_as_the_file_has_it() -> None:
+    assert publishing.write_blocks(PAGE, publishing.read_published(ROOT)) == PAGE

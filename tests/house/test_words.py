@@ -13,8 +13,11 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
+import yaml
 
+from fairbind.cli import commands
 from house.tree import find_files, name_of
 
 PLAIN_WORDS = {
@@ -40,8 +43,25 @@ PLAIN_WORDS = {
     "unlike nodes": "heterogeneous nodes",
     "unlike servers": "heterogeneous servers",
 }
-TOLD_WORDS = {"room": "capacity, free capacity", "whose turn": "which tenant is next"}
+TOLD_WORDS = {
+    "room": "capacity, free capacity",
+    "whose turn": "which tenant is next",
+    "as ever": "as before, still",
+    "at a look": "at a time",
+    "but for": "except",
+    "computed again": "recomputed",
+    "held to": "checked against",
+    "in its mind": "without effect",
+    "in its stead": "instead",
+    "is not believed": "is not trusted",
+    "are not believed": "are not trusted",
+    "stands behind": "backs",
+    "nothing of a": "only ... of a; has no effect",
+    "unlike machine": "heterogeneous nodes",
+}
 """Words that stay out of what users read: in code a turn is what a pod has, `fairbind.io/turn`."""
+MOST_WORDS = 40
+"""In a sentence that users read; most have fewer than 25."""
 
 FORMER_WORDS = {
     "books": "state",
@@ -89,6 +109,8 @@ FORMER_NAMES = {
     "came": "added",
     "went": "removed",
 }
+NO_GUIDES = ("claims", "derived-values", "fairness-table")
+"""Lists of what stands elsewhere, and results."""
 WIRE_NAMES = {
     ("operator/fairbind/cluster/loop/journal.py", "withheld"),
     ("operator/fairbind/cluster/loop/pacing_events.py", "crowded"),
@@ -174,6 +196,60 @@ def test_pages_are_in_plain_english(page: Path) -> None:
 @pytest.mark.parametrize("file", find_files(*CHARTS), ids=name_of)
 def test_charts_and_custom_resources_are_in_plain_english(file: Path) -> None:
     assert find_private_words(file.read_text(encoding="utf-8").replace("#", " ")) == set()
+
+
+SENTENCE_END = re.compile(r"(?<=[.?!;:])\s+|(?<=[.?!]\*\*)\s+")
+BLOCK = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*|>#]|\d+\.) )")
+GUIDES = (
+    ":(glob)docs/*.md",
+    ":(glob)docs/reference/*.md",
+    "README.md",
+    "charts/fairbind/README.md",
+    "SECURITY.md",
+    "CONTRIBUTING.md",
+)
+"""What users read from the first word to the last; a code span is one word."""
+
+
+def find_long_sentences(text: str) -> list[str]:
+    """Return the beginnings of the sentences that have too many words; a cell of a table has sentences of its own."""
+    plain = re.sub(r"`[^`\n]*`", "x", FENCE.sub("\n\n", re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)))
+    plain = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", plain)
+    cells = [cell for block in BLOCK.split(plain) for cell in (block.split("|") if block.startswith("|") else [block])]
+    sentences = [
+        sentence.split() for cell in cells for sentence in SENTENCE_END.split(" ".join(cell.lstrip("-*># ").split()))
+    ]
+    return [" ".join(sentence[:12]) for sentence in sentences if len(sentence) > MOST_WORDS]
+
+
+def test_long_sentences_are_found() -> None:
+    long = " ".join(["word"] * MOST_WORDS)
+    text = f"Short. {long}\nends.\n\n| {long} | {long} b |\n- {long}\n- c `a b` [{long}](x y). {long}: {long}"
+
+    assert [sentence.split()[-1] for sentence in find_long_sentences(text)] == ["word"] * 3
+
+
+@pytest.mark.parametrize("page", [page for page in find_files(*GUIDES) if page.stem not in NO_GUIDES], ids=name_of)
+def test_sentences_are_short(page: Path) -> None:
+    assert find_long_sentences(page.read_text(encoding="utf-8")) == []
+
+
+def find_help(command: click.Command, path: str) -> Iterator[tuple[str, str]]:
+    """Return the texts that --help shows of a command and of those below it, each with its place."""
+    yield path, command.help or ""
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            yield f"{path} {parameter.opts[-1]}", parameter.help or ""
+    if isinstance(command, click.Group):
+        for name, below in command.commands.items():
+            yield from find_help(below, f"{path} {name}")
+
+
+def test_help_is_in_short_sentences() -> None:
+    texts = dict(find_help(commands, "fairbind"))
+
+    assert len(texts) > 100
+    assert {place: found for place, text in texts.items() if (found := find_long_sentences(text))} == {}
 
 
 def find_texts(code: str) -> Iterator[tuple[int, bool, str]]:
@@ -287,3 +363,35 @@ def test_code_has_the_words_of_the_field() -> None:
 @pytest.mark.parametrize("page", find_files(*PAGES), ids=name_of)
 def test_pages_have_the_words_of_the_field(page: Path) -> None:
     assert find_former_words(read_prose(page)) == set()
+
+
+QUESTION = re.compile(r"(Whether|How|Who|Whose|What|Where|When|Why|Of which|For how)\b")
+
+
+def find_descriptions(schema: object, path: str = "") -> Iterator[tuple[str, str]]:
+    """Return the descriptions in a schema, each with its path."""
+    if isinstance(schema, dict):
+        if isinstance(schema.get("description"), str):
+            yield path, schema["description"]
+        for name, below in schema.items():
+            yield from find_descriptions(below, f"{path}.{name}")
+    elif isinstance(schema, list):
+        for number, below in enumerate(schema):
+            yield from find_descriptions(below, f"{path}[{number}]")
+
+
+def find_value_texts(text: str) -> Iterator[tuple[str, str]]:
+    """Return the comments before the chart's values, each with its value's line."""
+    for match in re.finditer(r"((?:^ *#.*\n)+) *([A-Za-z]+):", text, re.MULTILINE):
+        yield match[2], " ".join(re.sub(r"^ *# ?", "", match[1], flags=re.MULTILINE).split())
+
+
+def test_fields_values_and_options_say_what_they_do_and_ask_nothing() -> None:
+    values = (find_files("charts/fairbind/values.yaml")[0]).read_text(encoding="utf-8")
+    texts = [(f"values.yaml {name}", text) for name, text in find_value_texts(values)]
+    for path in find_files(":(glob)crds/*.yaml"):
+        texts += [(path.name + place, text) for place, text in find_descriptions(yaml.safe_load(path.read_text()))]
+    texts += [(place, text) for place, text in find_help(commands, "fairbind") if " --" in place]
+
+    assert len(texts) > 300
+    assert {place: text for place, text in texts if QUESTION.match(text) or find_long_sentences(text)} == {}

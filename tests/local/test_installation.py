@@ -139,10 +139,10 @@ class Pretended:
         self.outcomes = outcomes
         self.ran: list[str] = []
 
-    def run(self, python: Path, stage: gates.Stage, further: list[str], *others: object) -> tuple[int, str]:
+    def run(self, python: Path, stage: gates.Stage, further: list[str], *others: object) -> tuple[int, str, list[str]]:
         del python, further, others
         self.ran.append(stage.name)
-        return self.outcomes[stage.name]
+        return *self.outcomes[stage.name], []
 
 
 QUICK, LONG, PROGRAMS = (stage.name for stage in (*gates.COMPUTING, gates.WITH_PROGRAMS))
@@ -184,6 +184,7 @@ case "$*" in
   *"-m {gates.WITH_PROGRAMS.marker}"*) touch "{tmp_path}/begun"; exec sleep 1000 ;;
 esac
 until test -e "{tmp_path}/begun"; do sleep 0.05; done
+echo "FAILED tests/some.py::test_some - because"
 echo "10 failed, 1 passed in 1s"; exit 1
 """,
         encoding="utf-8",
@@ -192,8 +193,9 @@ echo "10 failed, 1 passed in 1s"; exit 1
     monkeypatch.setattr(gates, "BUILD", tmp_path)
     monkeypatch.setattr(gates, "is_passing", lambda gate, limit: gate.name == "tools" and not limit.is_over)
 
-    counts, failed = gates.run_stages(script, ["--no-header"], gates.start_limit())
+    counts, failed, failures = gates.run_stages(script, ["--no-header"], gates.start_limit())
 
     assert counts == {"failed": 10, "passed": 1}
     assert failed == [PROGRAMS]
+    assert failures == ["FAILED tests/some.py::test_some - because"]
     assert f"{LONG}: not begun, after 10 failures" in capsys.readouterr().out

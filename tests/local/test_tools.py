@@ -16,7 +16,7 @@ from local.waiting import is_alive, wait_for
 from localplane import tools as module
 from localplane.__main__ import run
 from localplane.failures import ToolError, explain_failure
-from localplane.tools import OLDER_KUBERNETES, TOOLS, ensure_tools, find_module_folder, find_pins
+from localplane.tools import FRAMEWORKS, OLDER_KUBERNETES, TOOLS, ensure_tools, find_module_folder, find_pins
 
 FAKE_GO = """#!/bin/sh
 test "$1" = env && { echo go1.99.0; exit 0; }
@@ -104,8 +104,10 @@ def test_what_no_test_of_ci_runs_is_built_only_when_it_is_asked_for(fake_go: Pat
     run(argparse.Namespace(command="tools", kubernetes=None, folder=tmp_path))
     built = set(re.findall(r"/\.(\S+)\.partial", fake_go.read_text()))
 
-    assert set(TOOLS) - built == {"scheduling-exam"}
+    assert set(TOOLS) - built == {"scheduling-exam", *FRAMEWORKS}
     assert ensure_tools(["scheduling-exam"], lambda _: None).path("scheduling-exam").exists()
+    run(argparse.Namespace(command="framework-tools", folder=tmp_path))
+    assert set(re.findall(r"/\.(\S+)\.partial", fake_go.read_text())) == set(TOOLS)
 
 
 def test_the_sources_of_a_pinned_module_are_where_go_keeps_them(fake_go: Path, monkeypatch: pytest.MonkeyPatch) -> None:

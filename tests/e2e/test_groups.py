@@ -1,0 +1,254 @@
+"""Groups of pods on a real API server: they start whole, stay whole, and their turn comes."""
+
+from __future__ import annotations
+
+import datetime as dt
+from random import Random
+from typing import TYPE_CHECKING
+
+from e2e.objects import make_name, make_pod
+from e2e.starvation import ENDED_AT_ONCE, SMALL
+from e2e.waiting import never, wait_for
+from e2e.workloads import (
+    count_bound,
+    create_object,
+    create_pods,
+    delete_pods,
+    find_bound,
+    find_condition,
+    find_waiting,
+    list_pods,
+)
+from localplane.nodes import make_node
+
+if TYPE_CHECKING:
+    from e2e.api import Api, Json
+    from e2e.conftest import MakeNamespace, MakeNodes, MakeTenant, StartOperator
+
+WHOLE_SECONDS = 20.0
+"""From the first member that is bound to the last."""
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+POD_GROUP = "scheduling.x-k8s.io/pod-group"
+
+
+def make_eight_cores(count: int) -> list[Json]:
+    allocatable = {"cpu": "8", "memory": "64Gi", "pods": "110"}
+    return [make_node(make_name("n"), allocatable=allocatable) for _ in range(count)]
+
+
+def make_members(group: str, count: int, cpu: str, *, total: int | None = None) -> list[Json]:
+    """Return pods that say themselves to which group they belong, and how many these are."""
+    pods = [
+        make_pod({"cpu": cpu, "memory": "64Mi"}, labels={"kueue.x-k8s.io/pod-group-name": group}) for _ in range(count)
+    ]
+    for pod in pods:
+        pod["metadata"]["annotations"]["kueue.x-k8s.io/pod-group-total-count"] = str(total or count)
+    return pods
+
+
+def list_messages(api: Api, namespace: str) -> list[str]:
+    """Why each of the pods waits."""
+    return [find_condition(pod).get("message", "") for pod in find_waiting(api, namespace)]
+
+
+def check_together(pods: list[Json]) -> None:
+    """Check that the last member was bound soon after the first."""
+    times = [dt.datetime.fromisoformat(find_condition(pod)["lastTransitionTime"]).timestamp() for pod in pods]
+    assert max(times) - min(times) <= WHOLE_SECONDS
+
+
+def test_a_group_of_whole_nodes_starts_among_small_pods_that_come_and_go(
+    api: Api, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
+) -> None:
+    nodes(make_eight_cores(3))
+    small, large = namespace(), namespace()
+    tenant(namespaces=[small])
+    waiting = tenant(namespaces=[large])
+    running, random = operator(), Random(1)
+    create_pods(api, small, [make_pod(SMALL) for _ in range(300)])
+    wait_for(lambda: count_bound(api, small) == 48, describe="the small pods to fill all nodes")
+    create_pods(api, large, make_members("g", 2, "7500m"))
+    wait_for(
+        lambda: running.metrics().total("fairbind_reserved", tenant=waiting, resource="cpu") >= 15, describe="a set"
+    )
+    wait_for(
+        lambda: all("of 2" in message for message in list_messages(api, large)),
+        describe=lambda: f"both members to be told what the group lacks, not {list_messages(api, large)}",
+    )
+
+    def let_some_end() -> bool:
+        ending = random.sample(sorted(pod["metadata"]["name"] for pod in find_bound(api, small)), ENDED_AT_ONCE)
+        delete_pods(api, small, ending)
+        assert count_bound(api, large) != 1 or wait_for(lambda: count_bound(api, large) == 2, timeout=WHOLE_SECONDS)
+        return count_bound(api, large) == 2
+
+    wait_for(let_some_end, describe="the group to start", pause=1.0)
+    check_together(list_pods(api, large))
+
+
+def test_a_group_waits_until_all_members_exist(
+    api: Api, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
+) -> None:
+    nodes(make_eight_cores(1))
+    space = namespace()
+    tenant(namespaces=[space])
+    operator()
+    create_pods(api, space, make_members("g", 2, "1", total=3))
+    wait_for(
+        lambda: ["2 of 3 pods exist" in message for message in list_messages(api, space)] == [True, True],
+        describe=lambda: f"both to be told that a member is missing, not {list_messages(api, space)}",
+    )
+    assert count_bound(api, space) == 0
+
+    create_pods(api, space, make_members("g", 1, "1", total=3))
+
+    wait_for(lambda: count_bound(api, space) == 3, describe="all three to start")
+    check_together(list_pods(api, space))
+
+
+def test_the_place_of_a_lost_member_is_kept_for_its_replacement(
+    api: Api, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
+) -> None:
+    """The other tenant holds nothing, and so comes first by its share."""
+    nodes(make_eight_cores(1))
+    space, other = namespace(), namespace()
+    tenant(namespaces=[space])
+    tenant(namespaces=[other])
+    operator()
+    members = create_pods(api, space, make_members("g", 4, "2"))
+    wait_for(lambda: count_bound(api, space) == 4, describe="the group to start")
+    create_pods(api, other, [make_pod({"cpu": "2", "memory": "64Mi"}) for _ in range(3)])
+    wait_for(lambda: len(find_waiting(api, other)) == 3, describe="the others to wait")
+
+    delete_pods(api, space, members[:1])
+    never(lambda: count_bound(api, other), 3.0, "another tenant took the place of a lost member")
+    create_pods(api, space, make_members("g", 1, "2", total=4))
+
+    wait_for(
+        lambda: count_bound(api, space) == 4,
+        describe=lambda: f"the group to be whole again, not {list_messages(api, space)}",
+    )
+    assert count_bound(api, other) == 0
+
+
+def test_the_next_leader_completes_a_group_of_which_a_part_is_bound(
+    api: Api, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
+) -> None:
+    """As when a leader died between two bindings. The other tenant holds nothing, and so comes first by its share."""
+    (node,) = nodes(make_eight_cores(1))
+    space, other = namespace(), namespace()
+    tenant(namespaces=[space])
+    tenant(namespaces=[other])
+    members = create_pods(api, space, make_members("g", 4, "2"))
+    create_pods(api, other, [make_pod({"cpu": "2", "memory": "64Mi"}) for _ in range(3)])
+    for name in members[:2]:
+        binding = {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}}
+        api.post(f"/api/v1/namespaces/{space}/pods/{name}/binding", {"apiVersion": "v1", "kind": "Binding", **binding})
+
+    operator()
+
+    wait_for(lambda: count_bound(api, space) == 4, describe="the rest of the group to be bound")
+    assert count_bound(api, other) == 0
+
+
+def test_the_pods_of_a_job_with_the_annotation_start_together(
+    api: Api, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
+) -> None:
+    """Four pods of 3 cores do not fit on a node of 8, and do on two."""
+    nodes(make_eight_cores(1))
+    space = namespace()
+    tenant(namespaces=[space])
+    operator()
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train", "annotations": {"fairbind.io/gang": "all"}},
+        "spec": {
+            "parallelism": 4,
+            "completions": 4,
+            "template": {
+                "spec": {
+                    **make_pod({"cpu": "3", "memory": "64Mi"})["spec"],
+                    "restartPolicy": "Never",
+                }
+            },
+        },
+    }
+    create_object(api, f"/apis/batch/v1/namespaces/{space}/jobs", job)
+    wait_for(
+        lambda: len(list_pods(api, space)) == 4 and all("2 of 4" in message for message in list_messages(api, space)),
+        describe=lambda: f"all pods to be told what the group lacks, not {list_messages(api, space)}",
+    )
+    assert count_bound(api, space) == 0
+
+    nodes(make_eight_cores(1))
+
+    wait_for(lambda: count_bound(api, space) == 4, describe="the group to start")
+
+
+def install_pod_groups(api: Api) -> None:
+    """Install the kind of the coscheduling plugin, as far as it matters."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    crd = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": "podgroups.scheduling.x-k8s.io",
+            "annotations": {
+                "api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/scheduler-plugins/pull/50"
+            },
+        },
+        "spec": {
+            "group": "scheduling.x-k8s.io",
+            "names": {"kind": "PodGroup", "plural": "podgroups", "singular": "podgroup"},
+            "scope": "Namespaced",
+            "versions": [{"name": "v1alpha1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+    wait_for(lambda: create_object(api, CRDS, crd), describe="the kind to be made")
+
+
+def test_a_kind_that_is_installed_later_is_read(
+    api: Api, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
+) -> None:
+    nodes(make_eight_cores(1))
+    space = namespace()
+    tenant(namespaces=[space])
+    operator()
+    create_pods(api, space, [make_pod({"cpu": "1", "memory": "64Mi"}, labels={POD_GROUP: "g"}) for _ in range(2)])
+    wait_for(
+        lambda: all("PodGroup" in message for message in list_messages(api, space)),
+        describe=lambda: f"the pods to be told that their PodGroup is missing, not {list_messages(api, space)}",
+    )
+    install_pod_groups(api)
+    try:
+        group = {
+            "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+            "kind": "PodGroup",
+            "metadata": {"name": "g"},
+            "spec": {"minMember": 2},
+        }
+        path = f"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{space}/podgroups"
+        wait_for(lambda: create_object(api, path, group), describe="the PodGroup to be made")
+        wait_for(lambda: count_bound(api, space) == 2, describe="the group to start")
+    finally:
+        api.delete(f"{CRDS}/podgroups.scheduling.x-k8s.io")
+
+
+def test_a_successor_is_told_when_others_of_the_minimum_are_missing(
+    api: Api, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
+) -> None:
+    nodes(make_eight_cores(1))
+    space = namespace()
+    tenant(namespaces=[space])
+    operator()
+    members = create_pods(api, space, make_members("g", 4, "2"))
+    wait_for(lambda: count_bound(api, space) == 4, describe="the group to start")
+    delete_pods(api, space, members[:2])
+
+    create_pods(api, space, make_members("g", 1, "2", total=4))
+
+    wait_for(
+        lambda: ["3 of 4 pods exist" in message for message in list_messages(api, space)] == [True],
+        describe=lambda: f"the successor to be told, not {list_messages(api, space)}",
+    )
