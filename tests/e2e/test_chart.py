@@ -163,8 +163,8 @@ class TestRendering:
         shown = subprocess.run([program, command, "--help"], capture_output=True, text=True, check=True).stdout
 
         options = [argument for argument in arguments if argument.startswith("--")]
-        place, log = ["--namespace", "--metrics-address", "--scheduler-name"], ["--log-format", "--log-level"]
-        assert options == [*place, *log, "--metrics-tls"]
+        place = ["--namespace", "--metrics-address", "--scheduler-name", "--kept-place-seconds"]
+        assert options == [*place, "--log-format", "--log-level", "--metrics-tls"]
         assert [option for option in options if f"{option} " not in shown] == []
 
     def test_values_reach_the_operator(self, render: Render) -> None:

@@ -115,6 +115,20 @@ def test_a_pod_that_starts_changes_the_snapshot_and_wakes_nobody() -> None:
     assert cluster.cache.build_snapshot() is snapshot
 
 
+def test_a_start_is_told_also_while_something_else_is_still_to_be_looked_at() -> None:
+    cluster = Cluster()
+    cluster.add_nodes(make_node("n1"))
+    pod, member = make_pod("p", node="n1"), make_pod("m", labels={GROUP_LABEL: "g"})
+    cluster.add_pods(pod, member)
+    cluster.cache.build_snapshot()
+    cluster.delete_pod(member)  # its group has changed, and nobody has asked for a snapshot since
+
+    cluster.change_pod(pod, lambda pod: pod["status"].update(startTime="2026-01-01T01:00:00Z"))
+
+    assert find_running(cluster.cache)["uid-p"].start == NEW_YEAR + 3600
+    cluster.cache.check_consistent()
+
+
 def test_of_many_pods_only_those_are_made_anew_that_changed() -> None:
     cluster = Cluster()
     nodes = [f"n{number}" for number in range(20)]

@@ -399,9 +399,11 @@ class ClusterCache:
                 self.state.volumes.end_plan(facts.uid)
             entry.assumed = None
             entry.postponed = entry.scales_up = False
-        if self.state.move(entry) or self.state.has_stale:
+        has_moved = self.state.move(entry)
+        is_told_anew = not has_moved and isinstance(entry.position, Bound) and self._follow_running(entry.position, facts)
+        if has_moved or self.state.has_stale:
             self._touch()
-        elif isinstance(entry.position, Bound) and self._follow_running(entry.position, facts):
+        elif is_told_anew:
             self._snapshot = None  # no decision depends on when a pod began to run, so no cycle is woken
 
     def _note_rejection(self, facts: PodFacts) -> None:
