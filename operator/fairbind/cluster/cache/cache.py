@@ -400,10 +400,10 @@ class ClusterCache:
             entry.assumed = None
             entry.postponed = entry.scales_up = False
         has_moved = self.state.move(entry)
-        is_told_anew = not has_moved and isinstance(entry.position, Bound) and self._follow_running(entry.position, facts)
+        tells_more = not has_moved and isinstance(entry.position, Bound) and self._follow_running(entry.position, facts)
         if has_moved or self.state.has_stale:
             self._touch()
-        elif is_told_anew:
+        elif tells_more:
             self._snapshot = None  # no decision depends on when a pod began to run, so no cycle is woken
 
     def _note_rejection(self, facts: PodFacts) -> None:
