@@ -20,7 +20,7 @@ WORDS = {
     Verdict.FAILED: "**fails**",
     Verdict.STALE: "**does not belong on the list**",
 }
-NOT_RUN = "its feature is off in an API server as it comes"
+NOT_RUN = "it skips itself on such a cluster"
 
 
 def render_page(result: Json) -> str:

@@ -38,7 +38,7 @@ class Verdict(StrEnum):
     EXCEPTED = "excepted"
     """It passes with kube-scheduler, not with fairbind, and the list says why."""
     LEFT_OUT = "left out"
-    """Neither ran it: it skips itself, or its feature is off."""
+    """Neither ran it: it skips itself."""
     FAILED = "failed"
     """It passes with kube-scheduler and not with fairbind, or with neither, and the list does not have it."""
     STALE = "stale"

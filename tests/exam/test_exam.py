@@ -108,7 +108,7 @@ def test_the_page_has_a_row_for_each_spec_and_counts_them() -> None:
 
     assert "| a | 0 | 2 | passes as with kube-scheduler |" in page
     assert "| b | 0 |  | **fails** |" in page
-    assert "| off |  |  | not run: its feature is off in an API server as it comes |" in page
+    assert "| off |  |  | not run: it skips itself on such a cluster |" in page
     assert f"| {excepted} | 0 |  | does not pass: {EXCEPTIONS[excepted]} |" in page
     assert "3 specs ran. kube-scheduler passes 3 of them. Of these fairbind passes 1,\nand 1 are on a list" in page
     assert "{" not in page

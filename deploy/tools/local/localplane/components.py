@@ -6,6 +6,7 @@ says why.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -165,6 +166,16 @@ def compute_controller_manager_arguments(layout: Layout, *, node_lease_seconds: 
         f"--node-monitor-grace-period={grace_seconds}s",
         "--controllers=*",
     ]
+
+
+def compute_gate_arguments(feature_gates: Sequence[str]) -> list[str]:
+    """Kubernetes' components have the same features, or some of them would drop what others write."""
+    return [f"--feature-gates={','.join(f'{gate}=true' for gate in feature_gates)}"] if feature_gates else []
+
+
+def compute_api_arguments(apis: Sequence[str]) -> list[str]:
+    """APIs in beta are not served as an API server comes."""
+    return [f"--runtime-config={','.join(f'{api}=true' for api in apis)}"] if apis else []
 
 
 def compute_kwok_arguments(layout: Layout) -> list[str]:

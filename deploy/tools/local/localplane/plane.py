@@ -70,8 +70,9 @@ class ControlPlane:
 
     tools: where the binaries are. directory: the plane's folder; a temporary one, removed by ``stop``, when None.
     node_lease_seconds: 0 gives nodes that are Ready as long as kwok once said so and costs nothing when idle; 40 makes
-    them NotReady 50 s after kwok is gone, as real ones. scheduler: start kube-scheduler as well. find_ports: returns so
-    many ports that seem to be free.
+    them NotReady 50 s after kwok is gone, as real ones. scheduler: start kube-scheduler as well. feature_gates: what is
+    switched on in Kubernetes' own components. apis: what is served beside what an API server serves as it comes, such
+    as scheduling.k8s.io/v1beta1. find_ports: returns so many ports that seem to be free.
     """
 
     def __init__(
@@ -81,6 +82,8 @@ class ControlPlane:
         *,
         node_lease_seconds: int = 0,
         scheduler: bool = False,
+        feature_gates: Sequence[str] = (),
+        apis: Sequence[str] = (),
         find_ports: Callable[[int], Sequence[int]] = find_free_ports,
     ) -> None:
         self._tools = tools
@@ -88,6 +91,7 @@ class ControlPlane:
         self._folder: folders.PlaneFolder | None = None
         self._node_lease_seconds = node_lease_seconds
         self._with_scheduler = scheduler
+        self._feature_gates, self._apis = feature_gates, apis
         self._find_ports = find_ports
         self._identities = Identities(Authority())
         self._components: dict[str, _Component] = {}
@@ -350,19 +354,20 @@ class ControlPlane:
 
     def _compute_arguments(self, name: str) -> list[str]:
         layout, ports = self.layout, self._listening()
+        gates = components.compute_gate_arguments(self._feature_gates)
         match name:
             case "etcd":
                 return components.compute_etcd_arguments(layout, ports)
             case "kube-apiserver":
-                return components.compute_apiserver_arguments(layout, ports)
+                served = components.compute_api_arguments(self._apis)
+                return [*components.compute_apiserver_arguments(layout, ports), *gates, *served]
             case "kube-controller-manager":
-                return components.compute_controller_manager_arguments(
-                    layout, node_lease_seconds=self._node_lease_seconds
-                )
+                seconds = self._node_lease_seconds
+                return [*components.compute_controller_manager_arguments(layout, node_lease_seconds=seconds), *gates]
             case "kwok":
                 return components.compute_kwok_arguments(layout)
             case "kube-scheduler":
-                return components.compute_scheduler_arguments(layout, ports)
+                return [*components.compute_scheduler_arguments(layout, ports), *gates]
         raise PlaneError(f"there is no component {name!r}")
 
     def _listening(self) -> Ports:
