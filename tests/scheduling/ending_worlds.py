@@ -63,6 +63,12 @@ class EndingWorld:
             held[task.tenant] += task.demand_r[0]
         names = sorted({tenant for tenant, _ in self.waiting} | set(held))
         placement = self.placement
+        sizes = Counter(
+            (tenant, self.groups[task.uid])
+            for (tenant, _), tasks in self.waiting.items()
+            for task in tasks
+            if task.uid in self.groups
+        )
         classes = [
             TaskClass(
                 tenant,
@@ -71,7 +77,7 @@ class EndingWorld:
                 placement,
                 tuple(some),
                 most_seconds=self.most_seconds.get((tenant, demand), inf),
-                group=TaskGroup(group, len(some)) if group else None,
+                group=TaskGroup(group, sizes[tenant, group]) if group else None,
             )
             for (tenant, demand), tasks in self.waiting.items()
             for group in sorted({self.groups.get(task.uid, "") for task in tasks})

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from fractions import Fraction
 from random import Random
 
 import pytest
 
 from fairbind.model import PolicySettings
-from fairbind.model.reservations import NO_RESERVATIONS
+from fairbind.model.reservations import NO_RESERVATIONS, ReservationSettings
 from fairbind.scheduling import run_cycle
 from fairbind.scheduling.cycle.reservations.reservations import Reservations
 from scheduling.ending_worlds import EndingWorld
+from seeds import draw_seeds
 
 WHOLE = {f"n{n}": 8 for n in range(8)}
 
@@ -80,6 +83,40 @@ def test_what_is_kept_for_a_lost_member_is_not_part_of_what_is_reserved_for_othe
     report = run_cycle(kept, PolicySettings(), world.now + 1, reservations=world.reservations)
 
     assert [bind.tenant for bind in report.bindings] == ["small"]
+
+
+def test_what_is_promised_to_several_fits_together() -> None:
+    """Tenants further behind and further ahead, single tasks and groups; sometimes a server has less than before."""
+    assert sum(promise(Random(seed)) for seed in draw_seeds(12, nightly=200)) > 0, "no server was promised to several"
+
+
+def promise(draw: Random) -> int:
+    """Let tasks and groups of several tenants come, and return how often a server was promised to several."""
+    world, shared = EndingWorld(dict(WHOLE), recalls=draw.random() < 0.5), 0
+    policy, reservations = draw.choice(["best-fit-drfh", "tsf", "ps-dsf"]), ReservationSettings(most=Fraction(1, 2))
+    world.settings = PolicySettings(policy, reservations=reservations)
+    world.submit("small", 1, 100)
+    world.decide()
+    for step in range(60):
+        world.end([uid for uid in sorted(world.running) if draw.random() < 0.1])
+        world.submit("small", draw.choice([1, 2]), draw.choice([0, 4, 8]))
+        world.submit(draw.choice("abc"), draw.choice([3, 5]), draw.choice([0, 1, 2]))
+        if step % 10 == 0:
+            tenant = draw.choice("def")
+            for demand in draw.choice([(8,), (3, 4), (5, 8)]):
+                world.submit(tenant, demand, 2, group=f"{tenant}{step}")
+        if step % 20 == 19:
+            name = draw.choice(sorted(WHOLE))
+            world.end([uid for uid, task in world.running.items() if task.server == name])
+            world.sizes[name] = draw.choice([6, 7, 8])
+        world.decide()
+        promised = Counter[str]()
+        for each in world.reservations.list_all():
+            promised[each.server] += each.count * each.demand_r[0]
+        assert promised <= Counter(world.sizes)
+        holders = Counter(server for _, server, _ in world.list_reserved())
+        shared += max(holders.values(), default=0) > 1
+    return shared
 
 
 def test_nothing_is_reserved_for_a_group_that_can_never_fit() -> None:

@@ -197,6 +197,7 @@ class _Cycle:
                 draft.progress_of,
                 siblings,
                 draft.kept_back,
+                reserved,
             )
             pause = reservations.review(end, report.waits, settings, report.now)
             again_in = min((each for each in (again_in, pause) if each is not None), default=None)

@@ -37,7 +37,7 @@ class ReservedSnapshots:
         All servers of the reservations are in the snapshot.
         """
         index = find_indices(snapshot, {each.server for each in reservations})
-        total = _sum_amounts(reservations, index)
+        total = sum_amounts(reservations, index)
         free_kr = snapshot.servers.free_kr.copy()
         for server, amount_r in total.items():
             free_kr[server] -= np.array(amount_r, dtype=np.int64)
@@ -52,7 +52,7 @@ class ReservedSnapshots:
                 continue
             key = tenant, demand_r, seconds, task_class.group_name
             if key not in amounts:
-                amounts[key] = _sum_amounts((each for each in reservations if may_use(each, *key, now=now)), index)
+                amounts[key] = sum_amounts((each for each in reservations if may_use(each, *key, now=now)), index)
             opened = amounts[key]
             if kept:
                 opened = {**opened, **_leave_kept(kept, total, opened, snapshot.servers)}
@@ -114,7 +114,8 @@ def _leave_kept(servers: Iterable[int], total: Amounts, opened: Amounts, table: 
     return left
 
 
-def _sum_amounts(reservations: Iterable[Reservation], index: Mapping[str, int]) -> dict[int, tuple[int, ...]]:
+def sum_amounts(reservations: Iterable[Reservation], index: Mapping[str, int]) -> dict[int, tuple[int, ...]]:
+    """Return what is reserved on each server, by its index. index: by name, of all servers of the reservations."""
     total: dict[int, tuple[int, ...]] = {}
     for each in reservations:
         server, amount_r = index[each.server], tuple(each.count * demand for demand in each.demand_r)

@@ -18,7 +18,7 @@ from fairbind.scheduling.cycle.order.kept_back import KeptBack
 from fairbind.scheduling.cycle.order.siblings import Sibling, Siblings
 from fairbind.scheduling.cycle.reservations.kept import KeptReservations
 from fairbind.scheduling.cycle.reservations.needs import Need, count_lacking, split_minimum
-from fairbind.scheduling.cycle.reservations.opening import find_indices
+from fairbind.scheduling.cycle.reservations.opening import Amounts, find_indices, sum_amounts
 from fairbind.scheduling.cycle.reservations.run_times import RunTimes, find_times
 from fairbind.scheduling.cycle.reservations.standings import Standing, Standings
 from fairbind.scheduling.cycle.servers.free_capacity import FreeCapacity
@@ -41,7 +41,10 @@ MAX_SERVERS_OF_GROUP = 512
 
 @dataclass(frozen=True, slots=True)
 class CycleEnd:
-    """The state of a cycle at its end. snapshot: what it decided about. kept_back: None: no tenant keeps anything."""
+    """The state of a cycle at its end. snapshot: what it decided about. kept_back: None: no tenant keeps anything.
+
+    reserved: what was reserved while it decided, which is no part of what is free in the snapshot.
+    """
 
     snapshot: Snapshot
     free: FreeCapacity
@@ -50,6 +53,7 @@ class CycleEnd:
     progress_of: Mapping[str, Progress]
     siblings: Siblings
     kept_back: KeptBack | None = None
+    reserved: Sequence[Reservation] = ()
 
 
 class Review:
@@ -74,6 +78,7 @@ class Review:
         self._snapshot = end.snapshot
         self._weights = {tenant.name: float(tenant.weight) for tenant in end.snapshot.tenants}
         self._standings = Standings(end.siblings, end.progress_of)
+        self._reserved = self._sum_by_server(end.reserved)
         self._looked_at: dict[str, None] = {}
 
     def run(self, blocked: Mapping[str, Sequence[Wait]]) -> None:
@@ -100,7 +105,8 @@ class Review:
         self._run_times.observe(self._snapshot.running, dict.fromkeys(servers), now)
 
     def _follow(self) -> None:
-        """Note how reservations go on, and give up those that do not."""
+        """Note how reservations go on, and give up those that do not, or that a server could not hold when empty."""
+        self._end_excess()
         index = find_indices(self._snapshot, {each.server for each in self._kept.list_all()})
         for each in self._kept.list_all():
             free_r = self._end.free.get_row(index[each.server])  # of which what is reserved is no part
@@ -109,6 +115,16 @@ class Review:
             self._kept.note_free(each, min(max(free, 0.0), each.count), self._now)
             if self._kept.is_stalled(each, self._now, self._settings.max_seconds):
                 self._kept.give_up(each, self._now)
+
+    def _end_excess(self) -> None:
+        """End what does not go on a server beside what was reserved there before: it may have become smaller."""
+        index = find_indices(self._snapshot, {each.server for each in self._kept.list_all()})
+        left = {name: self._snapshot.servers.capacity_kr[server].copy() for name, server in index.items()}
+        for each in self._kept.list_all():
+            fitting = int(count_slots(left[each.server][np.newaxis], each.demand_r, each.count)[0])
+            left[each.server] -= fitting * np.array(each.demand_r)
+            if fitting < each.count:
+                self._kept.end(each, each.count - fitting)
 
     # --- who needs what ---
 
@@ -185,7 +201,8 @@ class Review:
             self._end_last(kept.list_of(tenant), -more)
         elif more > 0:
             most = min(more, self._count_allowed(need.task_class, allowed, tenants))
-            times = merge(*(self._expect(server, tasks_of[server], need.task_class) for server in servers))
+            promised = self._sum_by_server(kept.list_all())
+            times = merge(*(self._expect(server, tasks_of[server], need.task_class, promised) for server in servers))
             for seconds, name in islice(times, max(most, 0)):
                 if len(kept.list_of(tenant)) < MAX_SERVERS_OF_TENANT:
                     expected = self._now + seconds
@@ -216,9 +233,10 @@ class Review:
                 if not is_alone and more > self._count_allowed(task_class, allowed, tenants):
                     return
                 servers = self._choose_servers(allowed, task_class.demand_r, min(2 * count, MAX_SERVERS_OF_GROUP))
+                promised = self._sum_by_server([*kept.list_all(), *planned])
                 times = merge(
                     *(
-                        self._expect(server, self._list_ending(server, standings, tenant), task_class)
+                        self._expect(server, self._list_ending(server, standings, tenant), task_class, promised)
                         for server in servers
                     )
                 )
@@ -288,14 +306,24 @@ class Review:
         return [task for task in tasks if (other := standings.get(task.tenant)) is not None and other.is_ahead]
 
     def _expect(
-        self, server: int, tasks: Collection[RunningTask], task_class: TaskClass
+        self, server: int, tasks: Collection[RunningTask], task_class: TaskClass, promised: Amounts
     ) -> Iterator[tuple[float, str]]:
-        """Yield in how many seconds one task more of the tenant may fit on a server, and one more, with its name."""
+        """Yield in how many seconds one task more of the tenant may fit on a server, and one more, with its name.
+
+        promised: what is reserved now, beside which it must fit.
+        """
         name = self._snapshot.servers.names[server]
         if not self._kept.is_passed_over(task_class.tenant, name, self._now):
             ends = [(self._run_times.compute_remaining(task, self._now), task.demand_r) for task in tasks]
-            row = self._end.free.get_row(server)  # of which what is reserved is no part
+            free_r = self._end.free.get_row(server)  # of which what was reserved is no part
+            nothing_r = (0,) * len(free_r)
+            changes = self._reserved.get(server, nothing_r), promised.get(server, nothing_r)
+            row = [free + before - now for free, before, now in zip(free_r, *changes, strict=True)]
             yield from ((seconds, name) for seconds in find_times(ends, row, task_class.demand_r))
+
+    def _sum_by_server(self, reservations: Sequence[Reservation]) -> Amounts:
+        """Return what is reserved on each server."""
+        return sum_amounts(reservations, find_indices(self._snapshot, {each.server for each in reservations}))
 
     def _count_allowed(self, task_class: TaskClass, allowed: IndexArray, tenants: int) -> int:
         """Return for how many tasks more a tenant may have reservations on some servers; for one if it has none.
