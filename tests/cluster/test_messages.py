@@ -12,7 +12,7 @@ from fairbind.cluster.messages import (
     format_unschedulable,
     word_rejection,
 )
-from fairbind.model import FairnessReason, Precedence, Rejection, RejectionKind
+from fairbind.model import FairnessReason, GroupWait, Precedence, Rejection, RejectionKind
 from kube.writers.waiting import make_tasks, make_wait
 from rejections import NOT_READY, PORT_CONFLICT, UNCLAIMED, UNREADABLE, lack, taint, unsupported
 
@@ -149,6 +149,8 @@ def test_what_is_reserved_is_told_to_those_who_wait_for_it_and_to_those_who_do_n
         " Capacity of 2 node(s) is reserved for it, the first expected at 10:00:40 UTC."
     )
     assert compute_signature(soon) == compute_signature(mine)
+    of_group = replace(soon, group=GroupWait("g", 2, 0))
+    assert format_unschedulable(of_group, 1).endswith(", all of it expected at 10:00:40 UTC.")
     other = make_wait(TASKS, (lack("cpu"), 1), fairness=FairnessReason(0.3, "b", 0.1, reserved_on=3))
     assert format_unschedulable(other, 1).endswith(
         "of b, which takes the next free capacity; free capacity on 3 node(s) is reserved for it."

@@ -119,6 +119,26 @@ def promise(draw: Random) -> int:
     return shared
 
 
+@pytest.mark.parametrize(("demand", "group"), [(4, ""), (8, "g")], ids=["single tasks", "a group"])
+def test_the_time_that_is_told_is_never_in_the_past(demand: int, group: str) -> None:
+    """The small tasks end later than they were expected to; until then it is told that this is not known."""
+    world = EndingWorld(WHOLE)
+    world.reservations = Reservations(find_end=lambda _task: 100.0)
+    world.submit("small", 1, 64)
+    world.decide()
+    world.submit("large", demand, 3, group=group)
+
+    def tell(seconds: float) -> float | None:
+        [wait] = [each for each in world.decide(seconds).waits if each.task_class.tenant == "large"]
+        assert wait.reserved_on > 0
+        return wait.expected
+
+    expected = tell(1.0)
+    assert expected is not None
+    assert tell(expected - world.now - 1.0) == expected > world.now
+    assert tell(2.0) is None
+
+
 def test_nothing_is_reserved_for_a_group_that_can_never_fit() -> None:
     world = EndingWorld(WHOLE)
     world.submit("small", 1, 64)

@@ -178,7 +178,8 @@ def _format_reserved(wait: Wait) -> str:
     if not wait.reserved_on:
         return ""
     moment = None if wait.expected is None else dt.datetime.fromtimestamp(wait.expected, dt.UTC)
-    expected = "" if moment is None else f", the first expected at {moment:%H:%M:%S} UTC"
+    which = "the first" if wait.group is None else "all of it"
+    expected = "" if moment is None else f", {which} expected at {moment:%H:%M:%S} UTC"
     return f" Capacity of {wait.reserved_on} node(s) is reserved for it{expected}."
 
 

@@ -57,7 +57,7 @@ class Wait:
     at_limit: set when a limit of the tenant keeps the task from every server that could hold it, whatever is free
     there.
     reserved_on: on how many servers something is reserved for it. expected: when the first of these may have enough,
-    seconds since the epoch; None: none is, or it should have had by now.
+    of a group all of them, seconds since the epoch; None: none is, or it should have had by now.
     until: what may end the wait, each by itself. Until then no cycle that recalls looks at the class again.
     group: set when the class is of a group whose minimum does not fit; the rejections are of a task that is lacking.
     """

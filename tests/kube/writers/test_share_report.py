@@ -324,6 +324,12 @@ def test_a_start_is_foreseen_where_capacity_is_reserved_and_stays_while_it_holds
     assert again["waiting"][0]["expectedStart"] == {"earliestSeconds": 24, "latestSeconds": 552}
 
 
+def test_a_start_is_unknown_and_capacity_reserved_once_the_expected_time_has_passed() -> None:
+    scene, tenant, waiting = make_reserved(None)
+    report = compute_share_report(scene, tenant, waiting, lambda: None)
+    assert report["waiting"][0]["expectedStartUnknown"].startswith("Capacity is reserved for these pods")
+
+
 def test_a_report_that_others_have_spoilt_keeps_no_range() -> None:
     scene, tenant, waiting = make_reserved(NOW + 100.0)
     report = compute_share_report(scene, tenant, waiting, dict)

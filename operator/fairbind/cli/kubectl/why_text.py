@@ -107,8 +107,9 @@ def _format_explained(group: Explained, found: Why, terminal: Terminal) -> list[
         lines += _label("Limit", [f"for {wait.at_limit.subject} is reached, whatever is free"], terminal)
     lines += _label("Before", _list_before(group), terminal)
     if wait is not None and wait.reserved_on:
-        first = "" if wait.expected is None else f", the first expected free at {_format_moment(wait.expected)}"
-        lines += _label("Reserved", [f"capacity of {wait.reserved_on} node(s){first}"], terminal)
+        which = "the first" if wait.group is None else "all of it"
+        expected = "" if wait.expected is None else f", {which} expected free at {_format_moment(wait.expected)}"
+        lines += _label("Reserved", [f"capacity of {wait.reserved_on} node(s){expected}"], terminal)
     lines += _label("Would help", _list_help(group, found), terminal)
     return lines + _label("Start", _list_start(group, found), terminal)
 

@@ -33,6 +33,7 @@ EARLIEST_PART, LATEST_PART = 0.1, 2.3
 QUEUED = "Queued"
 _NO_DECISION = "No decision about these pods was made yet."
 _NO_RESERVATION = "No capacity is reserved for these pods, so it is not known when enough comes free."
+_OVERDUE = "Capacity is reserved for these pods, and longer than was expected it has not come free."
 _NOT_PLACEABLE = "These pods cannot be placed as they are, however long they wait."
 
 Json = dict[str, Any]
@@ -123,7 +124,7 @@ def _foresee(now: float, pods: WaitingPods, wait: Wait | None, read_present: Rea
     if not pods.is_placeable:
         return {"expectedStartUnknown": _NOT_PLACEABLE}
     if wait is None or wait.expected is None:
-        return {"expectedStartUnknown": _NO_RESERVATION}
+        return {"expectedStartUnknown": _OVERDUE if wait is not None and wait.reserved_on else _NO_RESERVATION}
     if (known := _find_range(read_present(), pods.position, wait.expected)) is not None:
         return {"expectedStart": known}
     left = max(wait.expected - now, 0.0)
