@@ -37,7 +37,7 @@ class Source:
     """Where a command finds a cluster's objects.
 
     command: named in the requests' user agent. file: of `fairbind snapshot`; None: the cluster of the kubeconfig.
-    namespace: the operator's. scheduler_name: pods wait when they name it; None: what the file says, or fairbind.
+    namespace: the operator's. scheduler_names: pods wait when they name one; none: what the file says, or fairbind.
     tenants: those of --tenant: name, namespaces and weight.
     """
 
@@ -46,19 +46,21 @@ class Source:
     kubeconfig: Path | None
     context: str | None
     namespace: str
-    scheduler_name: str | None
+    scheduler_names: tuple[str, ...] = ()
     tenants: tuple[tuple[str, str, str | None], ...] = ()
 
 
-def read_objects(source: Source) -> ListedObjects:
-    """Return the objects of a file, or of the cluster as it is now.
+def read_objects(source: Source, *, tells_unseen: bool = True) -> ListedObjects:
+    """Return the objects of a file, or of the cluster as it is now. tells_unseen: on standard error.
 
     Raises InvalidProblemError for a file or a tenant, FairbindError when the cluster cannot be listed,
     PermanentClusterError for an invalid kubeconfig.
     """
     listed = _list_objects(source) if source.file is None else _read_file(source, source.file)
     listed = declare_tenants(listed, parse_declarations(source.tenants))
-    if source.scheduler_name is None:
+    if tells_unseen and listed.unseen:
+        click.echo(f"fairbind: not seen: {listed.unseen}", err=True)
+    if not source.scheduler_names:
         _hint_at_scheduler(listed)
     return listed
 
@@ -68,8 +70,8 @@ def _read_file(source: Source, file: str) -> ListedObjects:
         if is_typed(option):
             raise InvalidProblemError(f"FILE: must be left out beside --{option}, but is {file!r}")
     listed = parse_snapshot(read_document(file))
-    if source.scheduler_name is not None:
-        listed.scheduler_name = source.scheduler_name
+    if source.scheduler_names:
+        listed.set_names(source.scheduler_names)
     return listed
 
 
@@ -80,7 +82,7 @@ def _hint_at_scheduler(listed: ListedObjects) -> None:
         for pod in listed.pods
         if pod.spec.scheduler_name and not pod.spec.node_name and pod.metadata.deletion_timestamp is None
     )
-    if waiting and listed.scheduler_name not in waiting:
+    if waiting and waiting.keys().isdisjoint((listed.scheduler_name, *listed.other_names)):
         name, count = min(waiting.items(), key=lambda item: (-item[1], item[0]))
         click.echo(
             f"fairbind: no pod waits for {listed.scheduler_name}; {count} wait for {name}: add --scheduler-name {name} "
@@ -95,10 +97,10 @@ def read_cluster(source: Source) -> ClusterCache:
 
 
 def _list_objects(source: Source) -> ListedObjects:
-    name = source.scheduler_name or DEFAULT_SCHEDULER_NAME
+    names = source.scheduler_names or (DEFAULT_SCHEDULER_NAME,)
 
     async def look(api: ApiClient) -> ListedObjects:
-        return await list_cluster_once(api, name, source.namespace, time.time())
+        return await list_cluster_once(api, names, source.namespace, time.time())
 
     return ask_cluster(source, look)
 

@@ -66,40 +66,25 @@ def namespace_option(about: str) -> Callable[[Command], Command]:
     )
 
 
-def scheduler_name_option(about: str) -> Callable[[Command], Command]:
-    """Return the option --scheduler-name with this help."""
-    return _make_scheduler_name_option(about, default=DEFAULT_SCHEDULER_NAME, show_default=True)
-
-
 def scheduler_names_option(about: str) -> Callable[[Command], Command]:
     """Return the option --scheduler-name with this help, which may be given several times."""
+    return _make_scheduler_names_option(about, default=[DEFAULT_SCHEDULER_NAME], show_default=True)
+
+
+def listed_scheduler_names_option(about: str) -> Callable[[Command], Command]:
+    """Return the option --scheduler-name of a command that may read a file, which names schedulers itself."""
+    return _make_scheduler_names_option(about, show_default=f"what FILE says, else {DEFAULT_SCHEDULER_NAME}")
+
+
+def _make_scheduler_names_option(about: str, **attributes: Any) -> Callable[[Command], Command]:
     return click.option(
         "--scheduler-name",
         "scheduler_names",
         multiple=True,
         callback=_check_names,
         envvar="FAIRBIND_SCHEDULER_NAME",
-        default=[DEFAULT_SCHEDULER_NAME],
-        show_default=True,
         show_envvar=True,
         help=f"{about} May be given several times: operators overwrite it in the pods that they make.",
-    )
-
-
-def listed_scheduler_name_option(about: str) -> Callable[[Command], Command]:
-    """Return the option --scheduler-name of a command that may read a file, which names a scheduler itself."""
-    return _make_scheduler_name_option(
-        about, default=None, show_default=f"what FILE says, else {DEFAULT_SCHEDULER_NAME}"
-    )
-
-
-def _make_scheduler_name_option(about: str, **attributes: Any) -> Callable[[Command], Command]:
-    return click.option(
-        "--scheduler-name",
-        callback=check_scheduler_name,
-        envvar="FAIRBIND_SCHEDULER_NAME",
-        show_envvar=True,
-        help=about,
         **attributes,
     )
 
@@ -129,7 +114,7 @@ def source_options(scheduler_name: str) -> Callable[[Command], Command]:
 
     scheduler_name: the help of --scheduler-name.
     """
-    options = (file_argument, live_options, listed_scheduler_name_option(scheduler_name), tenant_option)
+    options = (file_argument, live_options, listed_scheduler_names_option(scheduler_name), tenant_option)
     return lambda function: _add(options, function)
 
 

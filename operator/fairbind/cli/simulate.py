@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from fairbind.cli.cluster_options import listed_scheduler_name_option, live_options, tenant_option
+from fairbind.cli.cluster_options import listed_scheduler_names_option, live_options, tenant_option
 from fairbind.cli.completion import FILE, complete_simulated
 from fairbind.cli.mechanisms.commands import Seed
 from fairbind.cli.options import debug_option, gather_run_times, is_typed, output_option, run_time_option
@@ -23,7 +23,7 @@ MOST_JOBS = 1024
 @click.option("--from", "snapshot", metavar="FILE", type=FILE, help="Begin with a snapshot of a cluster.")
 @click.option("--from-cluster", is_flag=True, help="Begin with the cluster of the kubeconfig as it is now.")
 @live_options
-@listed_scheduler_name_option("Count pods of that cluster with this spec.schedulerName as waiting.")
+@listed_scheduler_names_option("Count pods of that cluster with this spec.schedulerName as waiting.")
 @tenant_option
 @run_time_option
 @click.option(

@@ -11,7 +11,7 @@ from fairbind.cli.cluster_options import (
     context_option,
     kubeconfig_option,
     own_namespace_option,
-    scheduler_name_option,
+    scheduler_names_option,
     source_options,
 )
 from fairbind.cli.completion import FILE
@@ -25,7 +25,7 @@ from fairbind.cli.options import debug_option, output_option
 @kubeconfig_option
 @context_option
 @own_namespace_option
-@scheduler_name_option("Count pods of this spec.schedulerName as waiting for fairbind.")
+@scheduler_names_option("Count pods of this spec.schedulerName as waiting for fairbind.")
 @click.option(
     "--out", metavar="FILE", type=FILE, default="-", help="Write it to this file. Without it: to standard output."
 )
@@ -40,7 +40,7 @@ def snapshot(
     kubeconfig: Path | None,
     context: str | None,
     namespace: str,
-    scheduler_name: str,
+    scheduler_names: tuple[str, ...],
     out: str,
     anonymise: bool,
 ) -> None:
@@ -53,7 +53,7 @@ def snapshot(
     from fairbind.cli.cluster_listing import Source  # noqa: PLC0415 - imports what speaks to clusters
     from fairbind.cli.snapshots import write_snapshot  # noqa: PLC0415 - as above
 
-    source = Source("snapshot", None, kubeconfig, context, namespace, scheduler_name)
+    source = Source("snapshot", None, kubeconfig, context, namespace, scheduler_names)
     write_snapshot(source, out, is_anonymous=anonymise)
 
 

@@ -68,7 +68,7 @@ def what_if(
     kubeconfig: Path | None,
     context: str | None,
     namespace: str,
-    scheduler_name: str | None,
+    scheduler_names: tuple[str, ...],
     tenants: tuple[tuple[str, str, str | None], ...],
     output: str,
     **given: Any,
@@ -83,7 +83,7 @@ def what_if(
     from fairbind.cli.cluster_listing import Source  # noqa: PLC0415 - numpy and the scheduler
     from fairbind.cli.what_if import print_answer  # noqa: PLC0415 - as above
 
-    source = Source("what-if", file, kubeconfig, context, namespace, scheduler_name, tenants)
+    source = Source("what-if", file, kubeconfig, context, namespace, scheduler_names, tenants)
     print_answer(source, output, **given)
 
 

@@ -51,7 +51,7 @@ def make_scenario(
     groups: dict[tuple[str, str], list[tuple[ListedPod, float]]] = {}
     tasks: set[str] = set()
     for pod in listed.pods:
-        tenant = _find_task_tenant(cache, pod, nodes)
+        tenant = _find_task_tenant(listed, cache, pod, nodes)
         if tenant is not None:
             tasks.add(pod.metadata.uid)
             seconds = run_times.draw(pod.metadata.namespace, tenant, _compute_age(listed, pod), stream)
@@ -77,7 +77,7 @@ def make_scenario(
     )
 
 
-def _find_task_tenant(cache: ClusterCache, pod: wire.Pod, nodes: set[str]) -> str | None:
+def _find_task_tenant(listed: ListedObjects, cache: ClusterCache, pod: wire.Pod, nodes: set[str]) -> str | None:
     """Return whose task a pod is; None for one that only takes capacity or does not wait for this scheduler.
 
     One that belongs to its node takes capacity as long as the node is there: it neither ends nor moves.
@@ -88,8 +88,7 @@ def _find_task_tenant(cache: ClusterCache, pod: wire.Pod, nodes: set[str]) -> st
     tenant = find_tenant_of_leaf(record.tenant)
     if record.node is None:
         return tenant if record.is_waiting else None
-    is_ours = pod.spec.scheduler_name == cache.state.scheduler_name
-    return tenant if record.node in nodes and is_ours else None
+    return tenant if record.node in nodes and listed.is_ours(pod) else None
 
 
 def _compute_age(listed: ListedObjects, pod: wire.Pod) -> float:

@@ -51,6 +51,7 @@ KEPT_ANNOTATIONS: Final = (
 """Texts of annotations that are numbers and settings of groups of pods."""
 KEPT_NAMES: Final = ("schedulingPolicies", "deviceClasses")
 """Of a policy the API server takes one name only, and names of device classes are in names of resources."""
+SCHEDULER_NAMES: Final = ("schedulerName", "otherSchedulerNames")
 KEYS: Final = frozenset({"key", "topologyKey", "label"})
 SCHEDULERS: Final = frozenset({DEFAULT_SCHEDULER, DEFAULT_SCHEDULER_NAME})
 
@@ -70,7 +71,7 @@ class _Renaming:
         words: set[str] = set()
         uids: set[str] = set()
         self._compared: set[str] = set()
-        self._kept = {document["schedulerName"], *SCHEDULERS}
+        self._kept = {document["schedulerName"], *document.get("otherSchedulerNames", ()), *SCHEDULERS}
 
         def note_name(name: str) -> str:
             words.update(_WORD.findall(name))
@@ -121,7 +122,8 @@ class _Renaming:
         return self._rename_value(part, owner.get("key", "")) if is_label else self._walk(part, field)
 
     def _rename_text(self, text: str, field: str) -> str:
-        if field in KEPT_TEXTS or field in KEPT_ANNOTATIONS or (field == "schedulerName" and text in self._kept):
+        is_kept = text in self._kept and field in SCHEDULER_NAMES
+        if is_kept or field in KEPT_TEXTS or field in KEPT_ANNOTATIONS:
             return text
         if field == "uid":
             return self._replace_uid(text)

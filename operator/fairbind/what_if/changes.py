@@ -168,7 +168,7 @@ def remove_node(listed: ListedObjects, name: str) -> ListedObjects:
                 pods.append(pod)
         elif belongs_to_node(pod):
             continue
-        elif pod.spec.scheduler_name == listed.scheduler_name and pod.metadata.deletion_timestamp is None:
+        elif listed.is_ours(pod) and pod.metadata.deletion_timestamp is None:
             pods.append(release(pod))
     nodes = [node for node in listed.nodes if node.metadata.name != name]
     return msgspec.structs.replace(listed, nodes=nodes, pods=pods)

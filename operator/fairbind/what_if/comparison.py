@@ -136,7 +136,7 @@ def _find_most_frequent(trial: Trial, listed: ListedObjects) -> dict[str, wire.P
     samples: dict[tuple[str, Demand, Constraints], wire.Pod] = {}
     for pod in listed.pods:
         record = trial.cache.find_pod(pod.metadata.uid)
-        is_ours = pod.spec.scheduler_name == listed.scheduler_name
+        is_ours = listed.is_ours(pod)
         if record is None or not record.tenant or not (is_ours or record.node) or belongs_to_node(pod):
             continue
         waiting = release(pod)

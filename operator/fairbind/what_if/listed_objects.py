@@ -6,7 +6,7 @@ what-if) starts here, so it sees what the operator would see.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -25,14 +25,17 @@ class ListedObjects(msgspec.Struct, kw_only=True):
     """See the module.
 
     time: when they were listed, seconds since the epoch. scheduler_name: pods wait for fairbind when their
-    schedulerName is this. operator_namespace: its pods belong to no tenant. tenants, policies: as the API has them.
+    schedulerName is this, or one of other_names. operator_namespace: its pods belong to no tenant. tenants, policies:
+    as the API has them.
     run_times: of pods that have succeeded. storage: objects about volumes, devices and groups of pods, by the
     resource's name.
     admission: those by which pods are completed when they are created, too; of a kind that is not there none are known.
+    unseen: in words, what of the groups may not be listed, so that its objects count as missing; empty: nothing.
     """
 
     time: float
     scheduler_name: str = DEFAULT_SCHEDULER_NAME
+    other_names: tuple[str, ...] = ()
     operator_namespace: str = DEFAULT_NAMESPACE
     nodes: list[wire.Node] = msgspec.field(default_factory=list)
     pods: list[wire.Pod] = msgspec.field(default_factory=list)
@@ -42,6 +45,16 @@ class ListedObjects(msgspec.Struct, kw_only=True):
     run_times: list[RunTime] = msgspec.field(default_factory=list)
     storage: dict[str, list[Any]] = msgspec.field(default_factory=dict)
     admission: dict[str, list[Any]] = msgspec.field(default_factory=dict)
+    unseen: str = ""
+
+    def is_ours(self, pod: wire.Pod) -> bool:
+        """Whether fairbind places a pod, by its schedulerName."""
+        return pod.spec.scheduler_name in (self.scheduler_name, *self.other_names)
+
+    def set_names(self, names: Sequence[str]) -> None:
+        """Let pods with these schedulerNames, at least one, wait for fairbind."""
+        self.scheduler_name, *others = dict.fromkeys(names)
+        self.other_names = tuple(others)
 
 
 class SilentAdministration:
@@ -60,7 +73,12 @@ def build_cache(
     observer: AdministrationObserver | None = None,
 ) -> ClusterCache:
     """Return a cache of the objects. on_change: see `ClusterCache`. observer: told of objects that are left out."""
-    cache = ClusterCache(listed.scheduler_name, on_change, operator_namespace=listed.operator_namespace)
+    cache = ClusterCache(
+        listed.scheduler_name,
+        on_change,
+        operator_namespace=listed.operator_namespace,
+        other_names=frozenset(listed.other_names),
+    )
     administration = Administration(cache, lambda: None, observer or SilentAdministration())
     administration.tenants.replace(listed.tenants, "")
     administration.policies.replace(listed.policies, "")

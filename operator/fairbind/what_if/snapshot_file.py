@@ -76,8 +76,8 @@ ADMISSION_FIELDS: Final = {
 }
 """Fields for objects that complete a pod at its creation. One that is left out is not known; one without objects is."""
 FIELDS: Final = (
-    "kind", "formatVersion", "time", "schedulerName", "operatorNamespace", "nodes", "pods", "namespaces", "tenants",
-    "schedulingPolicies", "runTimes", *STORAGE_FIELDS, *ADMISSION_FIELDS,
+    "kind", "formatVersion", "time", "schedulerName", "otherSchedulerNames", "operatorNamespace", "nodes", "pods",
+    "namespaces", "tenants", "schedulingPolicies", "runTimes", *STORAGE_FIELDS, *ADMISSION_FIELDS,
 )  # fmt: skip
 KINDS: Final = {
     "Node": "nodes",
@@ -113,6 +113,7 @@ def describe_snapshot(listed: ListedObjects) -> dict[str, Any]:
         "formatVersion": FORMAT_VERSION,
         "time": format_time(listed.time),
         "schedulerName": listed.scheduler_name,
+        **({"otherSchedulerNames": list(listed.other_names)} if listed.other_names else {}),
         "operatorNamespace": listed.operator_namespace,
         "nodes": [_describe(node) for node in sorted(listed.nodes, key=lambda node: node.metadata.name)],
         "pods": [_describe(pod) for pod in sorted(listed.pods, key=_identify)],
@@ -183,6 +184,10 @@ def parse_snapshot(document: object) -> ListedObjects:
     listed = ListedObjects(
         time=0.0,
         scheduler_name=_read_name(members, "schedulerName", DEFAULT_SCHEDULER_NAME),
+        other_names=tuple(
+            read_text(name, ("otherSchedulerNames", place))
+            for place, name in enumerate(read_optional_list(members, "otherSchedulerNames", ()))
+        ),
         operator_namespace=_read_name(members, "operatorNamespace", DEFAULT_NAMESPACE),
         nodes=_read_all(members, "nodes", wire.Node),
         pods=_read_all(members, "pods", wire.Pod),

@@ -42,6 +42,7 @@ class Trial:
 
     def __init__(self, listed: ListedObjects, policy: str | None = None, *, traces: bool = False) -> None:
         """policy: in place of the one that the objects name. traces: whether to note how each decision came about."""
+        self._listed = listed
         self._pods = {pod.metadata.uid: pod for pod in listed.pods}
         self._demands: dict[str, Demand] = {}
         self._traces = traces
@@ -141,7 +142,7 @@ class Trial:
     def _find_gated(self) -> Iterator[WaitingPod]:
         for uid, pod in self._pods.items():
             record = self.cache.find_pod(uid) if pod.spec.scheduling_gates else None
-            is_ours = pod.spec.scheduler_name == self.cache.state.scheduler_name
+            is_ours = self._listed.is_ours(pod)
             if record is not None and record.node is None and is_ours and pod.metadata.deletion_timestamp is None:
                 gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates or ())
                 yield WaitingPod(uid, record.namespace, record.name, record.tenant, f"{GATED}: {gates}", None)

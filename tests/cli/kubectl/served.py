@@ -21,18 +21,20 @@ OWN = "/namespaces/team-a/"
 class Served:
     """lists: of objects, and objects, by path. only: what is in all paths that are allowed; empty: all are.
 
+    without: resources that are not allowed.
     headers: of all requests. kubeconfig: of a file that leads here, whose context has the namespace team-a.
     """
 
     lists: Mapping[str, Any]
     kubeconfig: Path
     only: str = ""
+    without: tuple[str, ...] = ()
     headers: list[Mapping[str, str]] = field(default_factory=list)
 
     def answer(self, path: str) -> tuple[int, Any]:
         """Return a status and a body."""
-        if self.only not in path:
-            resource = path.rpartition("/")[2]
+        resource = path.rpartition("/")[2]
+        if self.only not in path or resource in self.without:
             message = f'{resource} is forbidden: User "{USER}" cannot list resource "{resource}" in API group ""'
             return 403, {"kind": "Status", "reason": "Forbidden", "message": message}
         found = self.lists.get(path)
@@ -44,9 +46,11 @@ class Served:
 
 
 @contextlib.contextmanager
-def serving(folder: Path, lists: Mapping[str, Any], *, only: str = "") -> Iterator[Served]:
+def serving(
+    folder: Path, lists: Mapping[str, Any], *, only: str = "", without: tuple[str, ...] = ()
+) -> Iterator[Served]:
     """Serve objects by path until the end."""
-    served = Served(lists, folder / "kubeconfig", only)
+    served = Served(lists, folder / "kubeconfig", only, without)
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

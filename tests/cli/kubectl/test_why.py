@@ -123,7 +123,7 @@ def test_lines_are_no_wider_than_the_terminal() -> None:
 def find_why_of(listed: Any, word: str) -> why_module.Why:
     path = Path("cluster.json")
     path.write_text(format_snapshot(listed), encoding="utf-8")
-    scope = Scope(Source("why", str(path), None, None, "fairbind-system", None), "a", everywhere=False)
+    scope = Scope(Source("why", str(path), None, None, "fairbind-system"), "a", everywhere=False)
     return find_why(scope, parse_target(word), None)
 
 
@@ -212,7 +212,7 @@ def test_controllers_are_found_by_owner_and_label(tmp_path: Path) -> None:
     owned["metadata"]["ownerReferences"][0]["kind"] = "ReplicaSet"
     owned["metadata"]["labels"] = {"pod-template-hash": "5d8"}
     with serving(tmp_path, {PODS: [owned, make_own_pod("train-x")]}) as served:
-        scope = Scope(Source("why", None, served.kubeconfig, None, "x", None), None, everywhere=False)
+        scope = Scope(Source("why", None, served.kubeconfig, None, "x"), None, everywhere=False)
         names = {
             word: [pod.metadata.name for pod in find_why(scope, parse_target(word), None).pods]
             for word in ("deployment/web", "rs/web-5d8", "web", "jobs.batch/train")

@@ -78,7 +78,7 @@ def make_object(kind: str, name: str, **spec: object) -> Json:
 
 
 async def survey(lists: Lists) -> ClusterCache:
-    return build_cache(await list_cluster_once(cast("ApiClient", lists), "fairbind", "fairbind-system", 0.0))
+    return build_cache(await list_cluster_once(cast("ApiClient", lists), ["fairbind"], "fairbind-system", 0.0))
 
 
 async def test_everything_is_seen_by_lists_alone() -> None:
@@ -139,12 +139,26 @@ async def test_what_completes_pods_is_listed_as_far_as_the_right_goes() -> None:
     lists = Lists()
     lists.items["/apis/node.k8s.io/v1/runtimeclasses"] = ApiError(403, "Forbidden", 'User "bob" cannot list it')
     lists.items["/api/v1/limitranges"] = [make_object("LimitRange", "bounds", limits=[{"type": "Container"}])]
-    listed = await list_cluster_once(cast("ApiClient", lists), "fairbind", "fairbind-system", 0.0)
+    listed = await list_cluster_once(cast("ApiClient", lists), ["fairbind"], "fairbind-system", 0.0)
 
     assert {name: len(found) for name, found in listed.admission.items()} == {"limitranges": 1, "priorityclasses": 0}
     lists.items["/api/v1/limitranges"] = ApiError(500, "InternalError", "no")
     with pytest.raises(FairbindError, match=r"^limitranges cannot be listed: 500"):
-        await list_cluster_once(cast("ApiClient", lists), "fairbind", "fairbind-system", 0.0)
+        await list_cluster_once(cast("ApiClient", lists), ["fairbind"], "fairbind-system", 0.0)
+
+
+@pytest.mark.parametrize("path", ABOUT_GROUPS)
+async def test_what_describes_groups_is_left_out_where_the_right_is_missing_and_that_is_said(path: str) -> None:
+    lists = Lists(bound=make_pod("bound", node="n"))
+    assert (await list_cluster_once(cast("ApiClient", lists), ["fairbind"], "fairbind-system", 0.0)).unseen == ""
+    lists.items[path] = ApiError(403, "Forbidden", 'User "bob" cannot list it')
+    listed = await list_cluster_once(cast("ApiClient", lists), ["fairbind"], "fairbind-system", 0.0)
+    assert listed.unseen.startswith(path.rpartition("/")[2])
+    assert listed.unseen.endswith('cannot be listed: 403 Forbidden: User "bob" cannot list it')
+    assert len(listed.storage) == len((*ABOUT_VOLUMES, *ABOUT_DEVICES, *ABOUT_GROUPS)) - 1
+    lists.items[path] = ApiError(500, "InternalError", "no")
+    with pytest.raises(FairbindError, match=f"^{path.rpartition('/')[2]}"):
+        await list_cluster_once(cast("ApiClient", lists), ["fairbind"], "fairbind-system", 0.0)
 
 
 async def test_a_server_that_says_too_early_is_asked_again_after_the_time_that_it_names() -> None:
@@ -158,7 +172,7 @@ async def test_a_server_that_says_too_early_is_asked_again_after_the_time_that_i
         if len(paused) == 2:
             lists.items[TENANTS] = tenants
 
-    listed = await list_cluster_once(cast("ApiClient", lists), "fairbind", "fairbind-system", 0.0, pause=pause)
+    listed = await list_cluster_once(cast("ApiClient", lists), ["fairbind"], "fairbind-system", 0.0, pause=pause)
 
     assert paused == [3.0, 3.0]
     assert [tenant.name for tenant in build_cache(listed).queries.build_overview().tenants] == ["a"]
@@ -173,5 +187,5 @@ async def test_a_server_that_keeps_saying_too_early_is_named() -> None:
         paused.append(seconds)
 
     with pytest.raises(FairbindError, match=r"schedulingpolicies.*429 TooManyRequests"):
-        await list_cluster_once(cast("ApiClient", lists), "fairbind", "fairbind-system", 0.0, pause=pause)
+        await list_cluster_once(cast("ApiClient", lists), ["fairbind"], "fairbind-system", 0.0, pause=pause)
     assert paused == [MAX_PAUSE_SECONDS] * MOST_REPEATS

@@ -10,7 +10,7 @@ from fairbind.cli.cluster_options import (
     context_option,
     find_default_namespace,
     kubeconfig_option,
-    listed_scheduler_name_option,
+    listed_scheduler_names_option,
 )
 from fairbind.cli.impersonation import impersonation_options
 from fairbind.cli.options import Command, debug_option, output_option
@@ -48,7 +48,7 @@ def scope_options(function: Command) -> Command:
         click.option(
             "-f", "--filename", metavar="FILE", help="Look at a file of `fairbind snapshot` in place of a cluster."
         ),
-        listed_scheduler_name_option("Count pods of this spec.schedulerName as waiting for fairbind."),
+        listed_scheduler_names_option("Count pods of this spec.schedulerName as waiting for fairbind."),
         operator_namespace_option,
         output_option("table", "json", "yaml"),
         debug_option,

@@ -42,18 +42,18 @@ def make_scope(
     namespace: str | None,
     all_namespaces: bool,
     operator_namespace: str,
-    scheduler_name: str | None,
+    scheduler_names: tuple[str, ...],
     filename: str | None,
 ) -> Scope:
     """Return the scope that options ask for."""
-    source = Source(f"kubectl-{command}", filename, kubeconfig, context, operator_namespace, scheduler_name)
+    source = Source(f"kubectl-{command}", filename, kubeconfig, context, operator_namespace, scheduler_names)
     return Scope(source, namespace, all_namespaces)
 
 
 def list_whole_cluster(scope: Scope) -> ListedObjects | str:
     """Return the cluster's objects, or in words what may not be listed. Raises FairbindError when nothing answers."""
     try:
-        return read_objects(scope.source)
+        return read_objects(scope.source, tells_unseen=False)
     except FairbindError as error:
         refusal = error.__cause__
         if not isinstance(refusal, ApiError) or refusal.status != HTTPStatus.FORBIDDEN:

@@ -117,7 +117,7 @@ def compute_tenant_rows(listed: ListedObjects, namespace: str | None) -> TenantR
         for resource, capacity in overview.capacity.items()
         if resource in overview.counting and capacity
     }
-    return TenantRows(cache.settings.policy, _sort(rows), listed.time, used)
+    return TenantRows(cache.settings.policy, _sort(rows), listed.time, used, listed.unseen)
 
 
 def _make_row(tenant: TenantOverview, wanted: float, since: float | None, path: str) -> TenantRow:

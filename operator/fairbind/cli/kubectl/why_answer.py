@@ -98,7 +98,7 @@ def find_why(scope: Scope, target: Target, run_times: Mapping[str, Sequence[floa
     by_conditions = tuple(
         group_by_condition([pod for pod in waiting if (pod.metadata.namespace, pod.metadata.name) not in known], {})
     )
-    return Why(target, namespace, chosen, explained, by_conditions, {}, "", not_estimated, listed.time)
+    return Why(target, namespace, chosen, explained, by_conditions, {}, listed.unseen, not_estimated, listed.time)
 
 
 def _list_pods(scope: Scope, namespace: str | None) -> list[wire.Pod]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from http import HTTPStatus
 from typing import Any, Generic, TypeVar
 
@@ -28,7 +28,16 @@ from fairbind.cluster.objects.captured import (
     RunTime,
     capture_custom_object,
 )
-from fairbind.cluster.objects.decode import JOBS, NAMESPACES, NODES, PODS, ResourceType
+from fairbind.cluster.objects.decode import (
+    COSCHEDULING_POD_GROUPS,
+    JOBS,
+    NAMESPACES,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    VOLCANO_POD_GROUPS,
+    ResourceType,
+)
 from fairbind.kube.client.api import Api
 from fairbind.kube.client.custom_objects import GROUP, POLICIES, TENANTS, explain_failure, list_objects
 from fairbind.kube.client.errors import ApiError, TransientClusterError
@@ -38,6 +47,7 @@ from fairbind.what_if.listed_objects import ListedObjects
 
 MOST_REPEATS = 5
 MAX_PAUSE_SECONDS = 5.0
+ABOUT_GROUPS = frozenset(kind.name for kind in (POD_GROUPS, VOLCANO_POD_GROUPS, COSCHEDULING_POD_GROUPS, JOBS))
 
 Item = TypeVar("Item")
 
@@ -66,7 +76,7 @@ def make_reflectors(
 
 async def list_cluster_once(
     api: Api,
-    scheduler_name: str,
+    scheduler_names: Sequence[str],
     operator_namespace: str,
     now: float,
     *,
@@ -74,10 +84,12 @@ async def list_cluster_once(
 ) -> ListedObjects:
     """Return all objects of the cluster as it is now. FairbindError says what could not be listed, and why.
 
-    now: seconds since the epoch. What completes pods at their creation is left out where the right to list it is
-    missing: the operator, as which this may run, has no use for it.
+    scheduler_names: of the pods that wait for fairbind. now: seconds since the epoch. What completes pods at their
+    creation is left out where the right to list it is missing: the operator, as which this may run, has no use for it.
+    What describes groups of pods is left out, too, and `unseen` says so: a reader's role may be older than groups.
     """
-    listed = ListedObjects(time=now, scheduler_name=scheduler_name, operator_namespace=operator_namespace)
+    listed = ListedObjects(time=now, operator_namespace=operator_namespace)
+    listed.set_names(scheduler_names)
     kinds = ((TENANTS, TENANT_FIELDS, listed.tenants), (POLICIES, POLICY_FIELDS, listed.policies))
     for kind, fields, objects in kinds:
         try:
@@ -92,15 +104,33 @@ async def list_cluster_once(
     listed.run_times = [pod for pod in pods if isinstance(pod, RunTime)]
     listed.nodes = await list_captured(api, CAPTURED_NODES)
     listed.namespaces = await list_captured(api, CAPTURED_NAMESPACES)
-    listed.storage = {kind.name: await list_captured(api, kind) for kind in CAPTURED_STORAGE}
-    listed.storage[JOBS.name] = [job for job in listed.storage[JOBS.name] if job is not None]
+    await _list_storage(api, listed)
     for resource_type in CAPTURED_ADMISSION:
         try:
             listed.admission[resource_type.name] = await list_captured(api, resource_type)
         except FairbindError as error:
-            if not isinstance(error.__cause__, ApiError) or error.__cause__.status != HTTPStatus.FORBIDDEN:
+            if not _is_forbidden(error):
                 raise
     return listed
+
+
+async def _list_storage(api: Api, listed: ListedObjects) -> None:
+    """List what there is about volumes, devices and groups."""
+    unseen = list[str]()
+    for resource_type in CAPTURED_STORAGE:
+        try:
+            found = await list_captured(api, resource_type)
+        except FairbindError as error:
+            if resource_type.name not in ABOUT_GROUPS or not _is_forbidden(error):
+                raise
+            unseen.append(str(error))
+        else:
+            listed.storage[resource_type.name] = [item for item in found if item is not None]  # a Job that is no group
+    listed.unseen = "; ".join(unseen)
+
+
+def _is_forbidden(error: FairbindError) -> bool:
+    return isinstance(error.__cause__, ApiError) and error.__cause__.status == HTTPStatus.FORBIDDEN
 
 
 async def list_captured(api: Api, resource_type: ResourceType[Item]) -> list[Item]:
