@@ -215,7 +215,8 @@ def groups(draw: st.DrawFn, name: str, counts: list[tuple[str, int]], axes: int,
     of_role = ((role, min(count, lacking)),) if role and draw(st.booleans()) else ()
     least = draw(st.sampled_from([(), (), tuple(draw(st.sampled_from([0, 3, 20])) for _ in range(axes))]))
     domain_k = [draw(st.integers(-1, 1)) for _ in snapshot.servers.names]
-    topology = GroupTopology(build_domains(domain_k, 2), draw(st.booleans()))
+    is_required, home = draw(st.sampled_from([(True, None), (False, None), (False, 0), (False, 1)]))
+    topology = GroupTopology(build_domains(domain_k, 2), is_required, home)
     return TaskGroup(
         name,
         lacking,

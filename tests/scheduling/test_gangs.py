@@ -186,6 +186,18 @@ def test_the_domain_with_the_least_that_holds_it_is_taken() -> None:
     assert {bind.server for bind in report.bindings} == {"n3"}
 
 
+@pytest.mark.parametrize(("free", "expected"), [(4, {"n1"}), (1, {"n3"}), (0, {"n3"})])
+def test_of_a_preferred_domain_the_one_with_members_comes_first(free: int, expected: set[str]) -> None:
+    servers = build_servers({"n1": (9, 9), "n2": (9, 9), "n3": (3, 9)}, free={"n1": (free, 9)})
+    made = build_class("a", (1, 1), build_placement(servers), 2)
+    topology = GroupTopology(build_domains([0, 1, 2], 3), is_required=False, home=0)
+    gang = replace(made, group=TaskGroup("g", 2, topology=topology))
+
+    report = decide(build_snapshot(servers, [gang]))
+
+    assert {bind.server for bind in report.bindings} == expected
+
+
 def test_all_classes_of_a_group_are_looked_at_when_one_may_fit() -> None:
     group, cache = TaskGroup("g", 2, (("lead", 1), ("worker", 1))), UnschedulableCache()
     made = [("lead", "n1"), ("worker", "n2")]

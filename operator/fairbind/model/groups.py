@@ -12,10 +12,12 @@ class GroupTopology:
     """Where the tasks of a group should be together: in one of these domains.
 
     is_required: whether they wait if no domain holds the minimum; if not, they go anywhere then.
+    home: the domain that is tried first, where most of its tasks are that are placed already; None: none is.
     """
 
     domains: Domains
     is_required: bool
+    home: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +30,8 @@ class TaskGroup:
     least_free_r: so much must be free on the servers that its tasks may use before any is placed, length R, base units;
     what the tasks ask for themselves is part of it. Empty: nothing.
     is_begun: whether some of its tasks are placed already, or were: then it comes before the order of shares.
-    topology: None: its tasks may be anywhere. A group with a task that is placed already has none: its classes may
-    only use the domain of that one.
+    topology: None: its tasks may be anywhere. Where one is required, a group with a task that is placed already has
+    none: its classes may only use the domain of that one.
     """
 
     name: str

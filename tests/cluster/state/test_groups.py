@@ -217,7 +217,7 @@ def test_a_pod_group_made_again_with_the_same_name_begins_without_a_past(cluster
 def test_after_its_start_a_group_may_go_on_one_by_one(cluster: Cluster) -> None:
     once = {"fairbind.io/gang-after-start": "once"}
     cluster.put_objects(POD_GROUPS, make_gang(2))
-    pods = [make_member(number, annotations=once) for number in range(3)]
+    pods = [make_member(number, annotations=once if number else None) for number in range(3)]
     cluster.add_pods(*pods)
     assert find_group(cluster) == TaskGroup("team/g", 2)
     bound = [cluster.change_pod(pod, lambda pod: pod["spec"].update(nodeName="a")) for pod in pods[1:]]
@@ -373,6 +373,43 @@ def test_an_exclusive_topology_of_a_leader_worker_set_is_no_group(cluster: Clust
     assert find_group(cluster) is None
 
 
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ({"labels": KUEUE}, "kueue.x-k8s.io/pod-group-total-count"),
+        ({"labels": LWS}, "leaderworkerset.sigs.k8s.io/size"),
+        ({"owner": {"kind": "Set", "name": "s", "uid": "uid-s"}}, "fairbind.io/gang"),
+    ],
+)
+def test_of_several_minimums_that_members_say_the_largest_counts(cluster: Cluster, kind: Json, said: str) -> None:
+    """It counts as long as a member says it, so that no fewer start together than any of them asks for."""
+    sizes = ("2", "3", "2")
+    pods = [make_member(n, schedulingGroup=None, annotations={said: size}, **kind) for n, size in enumerate(sizes)]
+    cluster.add_pods(*pods)
+    group = find_group(cluster)
+    assert group is not None
+    assert group.lacking == 3
+    cluster.delete_pod(pods[1])
+    group = find_group(cluster)
+    assert group is not None
+    assert group.lacking == 2
+    cluster.add_pods(make_member(3, schedulingGroup=None, annotations={said: "4"}, **kind))
+    assert find_words(cluster).endswith(": 3 of 4 pods exist")
+    cluster.cache.check_consistent()
+
+
+def test_of_several_topologies_that_members_say_a_required_one_counts(cluster: Cluster) -> None:
+    kinds = ("preferred", "a"), ("required", "rack"), ("required", "zone"), ("preferred", "b")
+    for number, (kind, key) in enumerate(kinds):
+        marks = {"fairbind.io/gang": "4", f"fairbind.io/gang-{kind}-topology": key}
+        owner = {"kind": "Set", "name": "s", "uid": "uid-s"}
+        cluster.add_pods(make_member(number, schedulingGroup=None, annotations=marks, owner=owner))
+    group = find_group(cluster)
+    assert group is not None
+    assert group.topology is not None
+    assert (group.topology.is_required, group.topology.domains.domain_k.tolist()) == (True, [0, 1])
+
+
 def test_a_job_says_that_its_pods_are_a_group_whatever_comes_first(cluster: Cluster) -> None:
     owner = {"kind": "Job", "name": "job", "uid": "uid-job"}
     cluster.add_pods(*(make_member(number, schedulingGroup=None, owner=owner) for number in range(2)))
@@ -443,6 +480,36 @@ def test_a_required_topology_is_the_domain_of_the_members_that_are_placed(cluste
         group, placement = cluster.get_class("uid-m0").group, cluster.get_class("uid-m0").placement
         assert group is None or group.topology is None
         assert placement.eligible_k.tolist() == [False, True]
+    cluster.add_nodes(make_node("a", labels={"rack": "2"}))
+    assert cluster.get_class("uid-m0").placement.eligible_k.tolist() == [True, True]
+    cluster.cache.check_consistent()
+
+
+def test_a_preferred_topology_is_first_the_domain_of_most_members_that_are_placed(cluster: Cluster) -> None:
+    cluster.add_nodes(make_node("c", labels={"rack": "2"}), make_node("d"))
+    marks = {"fairbind.io/gang": "6", "fairbind.io/gang-preferred-topology": "rack"}
+    owner = {"kind": "Set", "name": "s", "uid": "uid-s"}
+    pods = [make_member(number, schedulingGroup=None, annotations=marks, owner=owner) for number in range(6)]
+    cluster.add_pods(*pods)
+
+    def find_home() -> list[str] | None:
+        task_class = cluster.get_class("uid-m0")
+        assert task_class.group is not None
+        topology = task_class.group.topology
+        assert topology is not None
+        assert not topology.is_required
+        assert task_class.placement.eligible_k.all()
+        names = cluster.cache.build_snapshot().servers.names
+        return None if topology.home is None else [names[k] for k in topology.domains.find_members(topology.home)]
+
+    assert find_home() is None
+    two = ["b", "c"]
+    for number, (node, home) in enumerate((("d", None), ("b", two), ("c", two), ("a", two), ("a", ["a"]))):
+        assert cluster.cache.assume(f"uid-m{number + 1}", node)
+        assert find_home() == home
+    cluster.add_nodes(make_node("d", labels={"rack": "1"}), make_node("c", labels={"rack": "1"}))
+    assert find_home() == ["a", "c", "d"]
+    cluster.cache.check_consistent()
 
 
 def test_pods_of_further_scheduler_names_are_placed_and_others_are_not() -> None:

@@ -69,7 +69,7 @@ def _find_condition(
     if group.is_whole or (facts.minimum == 0 and group.has_bound):
         words = "the minimum is placed" if facts.minimum else "a pod of the group is placed"
         return GroupCondition(*who, True, SCHEDULED, words, facts.generation)
-    blocked = state.groups.find_standing(group.key, state.servers.axes).blocked
+    blocked = state.groups.find_standing(group.key, state.servers).blocked
     if blocked is not None:
         is_error = SCHEDULER_ERROR in blocked.subject
         return GroupCondition(

@@ -472,4 +472,4 @@ class ClusterState:
 
     def find_block(self, key: QueueKey) -> Rejection | None:
         """Return why the pods of a queue may not be placed at all, by themselves or with their group, or None."""
-        return key.unsupported or self.groups.find_standing(key.group, self.servers.axes).blocked
+        return key.unsupported or self.groups.find_standing(key.group, self.servers).blocked

@@ -313,7 +313,10 @@ class SnapshotBuilder:
         elif is_other_answer:
             self._note_due(self._list_unwindowed())
         elif is_other_closing:
-            self._note_due(key for key in state.queues if key.may_have_rules or key.is_about_volumes)
+            about = state.groups.has_topology
+            self._note_due(
+                key for key in state.queues if key.may_have_rules or key.is_about_volumes or about(key.group)
+            )
         elif changed_terms:
             self._note_due(key for key in state.queues if key.is_about(changed_terms))
         if images := frozenset(state.eligibility.rescored.take_all()):
@@ -364,7 +367,7 @@ class SnapshotBuilder:
     def _build_task_class(self, queue: TaskQueue, simple: Constraints | None = None) -> TaskClass:
         """Return the class of a queue. simple: its constraints by `Eligibility.simplify`; None: they are not known."""
         servers, eligibility, key = self._state.servers, self._state.eligibility, queue.key
-        standing = self._state.groups.find_standing(key.group, servers.axes)
+        standing = self._state.groups.find_standing(key.group, servers)
         if simple is None:
             simple = eligibility.simplify(key.constraints)
         placement, pin = self._find_placement(key, simple, standing), None

@@ -125,7 +125,11 @@ def _describe_group(task_class: TaskClass) -> tuple[Any, ...]:
     if group is None:
         return ()
     needs = group.name, group.lacking, group.lacking_of_role, group.least_free_r, group.is_begun, task_class.role
-    return *needs, group.topology is not None and group.topology.is_required
+    topology = group.topology
+    if topology is None:
+        return needs
+    home = () if topology.home is None else topology.domains.find_members(topology.home).tolist()
+    return *needs, topology.is_required, home
 
 
 def _describe_rule(rule: DomainRule) -> tuple[Any, ...]:

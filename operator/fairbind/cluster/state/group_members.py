@@ -8,7 +8,7 @@ were deleted are lost, and so are those that are being deleted: others are made 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from math import inf
@@ -19,7 +19,7 @@ from fairbind.cluster.objects.group_facts import PodGroupFacts
 from fairbind.cluster.objects.group_marks import ALL, POD_GROUP_FORMATS, GroupFormat, GroupMark, TopologyKey
 from fairbind.cluster.state.node_state import Axes, compute_vector
 from fairbind.cluster.state.queue_keys import QueueKey
-from fairbind.model import Domains, GroupTopology, Rejection, RejectionKind, TaskGroup
+from fairbind.model import NO_DOMAIN, Domains, GroupTopology, Rejection, RejectionKind, TaskGroup
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -276,15 +276,18 @@ class Group:
             self.nodes.add(member.node, sign)
 
 
-def find_standing(group: Group, kept: int, axes: Axes, find_domains: Callable[[str], Domains]) -> Standing:
+def find_standing(
+    group: Group, kept: int, axes: Axes, index: Mapping[str, int], find_domains: Callable[[str], Domains]
+) -> Standing:
     """Return what the waiting members of a group are told.
 
-    kept: for so many lost members places are kept. find_domains: returns those of a topology key.
+    kept: for so many lost members places are kept. index: of servers, by name. find_domains: returns those of a
+    topology key.
     """
     minimum = group.find_minimum()
     if minimum is None:
         return Standing(_reject(_word_missing(group)))
-    topology = _find_topology(group)
+    topology = find_topology(group)
     beside = _find_beside(group, topology, find_domains)
     if minimum == 0:
         return Standing(beside=beside)
@@ -298,8 +301,9 @@ def find_standing(group: Group, kept: int, axes: Axes, find_domains: Callable[[s
     is_begun = group.has_begun(minimum, kept)
     resources = () if is_begun or group.pod_group is None else group.pod_group.resources
     where = None
-    if topology is not None and not group.nodes.counts:
-        where = GroupTopology(find_domains(topology.key), topology.is_required)
+    if topology is not None and beside is None:
+        domains = find_domains(topology.key)
+        where = GroupTopology(domains, topology.is_required, _find_home(group, domains, index))
     least_free_r = compute_vector(resources, axes) if resources else ()
     return Standing(None, TaskGroup(group.key, lacking, of_role, least_free_r, is_begun, where), beside)
 
@@ -346,12 +350,22 @@ def _find_difference(group: Group) -> str | None:
     return next(word for word, found in zip(LIKENESS_WORDS, zip(*kinds, strict=True), strict=True) if len({*found}) > 1)
 
 
-def _find_topology(group: Group) -> TopologyKey | None:
+def find_topology(group: Group) -> TopologyKey | None:
     """Return in which domains the group should be, by its PodGroup or by its pods; None: anywhere."""
     if group.pod_group is not None and group.pod_group.topology is not None:
         return group.pod_group.topology
     keys = {mark.topology for mark in group.marks.counts if mark.topology is not None}
     return min(keys, key=lambda each: (not each.is_required, each.key), default=None)
+
+
+def _find_home(group: Group, domains: Domains, index: Mapping[str, int]) -> int | None:
+    """Return the domain where most members are, of several the one of the first node; None: none is in a domain."""
+    counts = Counter[int]()
+    for node, count in sorted(group.nodes.counts.items()):
+        server = index.get(node)
+        if server is not None and domains.domain_k[server] != NO_DOMAIN:
+            counts[int(domains.domain_k[server])] += count
+    return max(counts, key=lambda domain: counts[domain], default=None)
 
 
 def _find_beside(

@@ -13,9 +13,18 @@ from fairbind.cluster.objects.facts import Amounts, Demand, PodFacts
 from fairbind.cluster.objects.group_facts import JobFacts, PodGroupFacts
 from fairbind.cluster.objects.group_marks import ALL, GroupFormat, GroupMark, make_mark
 from fairbind.cluster.objects.task_names import make_task_name
-from fairbind.cluster.state.group_members import NO_GROUP, Group, Likeness, Member, Stage, Standing, find_standing
+from fairbind.cluster.state.group_members import (
+    NO_GROUP,
+    Group,
+    Likeness,
+    Member,
+    Stage,
+    Standing,
+    find_standing,
+    find_topology,
+)
 from fairbind.cluster.state.kept_places import KeptPlaces
-from fairbind.cluster.state.node_state import Axes
+from fairbind.cluster.state.nodes import Servers
 from fairbind.cluster.state.positions import Bound, Idle, Opened, Position, Waiting
 from fairbind.cluster.state.queue_keys import QueueKey
 from fairbind.derived import Rotation
@@ -223,12 +232,17 @@ class Groups:
                     self.kept.end(key)
                 yield from group.queues
 
-    def find_standing(self, key: str | None, axes: Axes) -> Standing:
+    def find_standing(self, key: str | None, servers: Servers) -> Standing:
         """Return what the waiting members of a group are told. None: they are in no group."""
         group = None if key is None else self.by_key.get(key)
         if group is None:
             return NO_GROUP
-        return find_standing(group, self.kept.count(group.key), axes, self._find_domains)
+        return find_standing(group, self.kept.count(group.key), servers.axes, servers.index, self._find_domains)
+
+    def has_topology(self, key: str | None) -> bool:
+        """Whether labels of nodes say where a group may go. None: no group."""
+        group = None if key is None else self.by_key.get(key)
+        return group is not None and find_topology(group) is not None
 
     def copy_objects(self, other: Groups) -> None:
         """Take over what cannot be seen from pods: PodGroups, Jobs, and what became of pods that ended."""

@@ -8,7 +8,8 @@ Groups of which some tasks are placed already come before the order of shares: t
 until their minimum stands again.
 
 Larger tasks are placed first, as small ones find their places later. With a topology the domain is chosen that has the
-fewest slots of those that hold the minimum, so that whole domains stay whole for larger groups.
+fewest slots of those that hold the minimum, so that whole domains stay whole for larger groups. Where other members are
+placed already, their domain comes first.
 """
 
 from __future__ import annotations
@@ -180,16 +181,19 @@ class Gangs:
         return best or self._shortages.find_in_domains(queues, group, group.topology.domains)
 
     def _list_domains(self, queues: Sequence[ClassQueue], group: TaskGroup) -> list[BoolArray]:
-        """Return the domains that may hold the minimum, the one with the fewest slots first, as sets of servers."""
+        """Return the domains that may hold the minimum, as sets of servers.
+
+        The first is the one where members are; then those with the fewest slots.
+        """
         assert group.topology is not None
-        domains = group.topology.domains
+        domains, home = group.topology.domains, group.topology.home
         sums = [(queue, sum_by_domain(self._slots.count_servers(queue.task_class), domains)) for queue in queues]
         suited = [
-            (sum(float(sum_d[domain]) for _, sum_d in sums), domain)
+            (domain != home, sum(float(sum_d[domain]) for _, sum_d in sums), domain)
             for domain in range(domains.size)
             if compare(group, [(queue, int(sum_d[domain])) for queue, sum_d in sums])[0] == group.lacking
         ]
-        return [domains.domain_k == domain for _, domain in sorted(suited)[:MAX_DOMAINS_TRIED]]
+        return [domains.domain_k == domain for _, _, domain in sorted(suited)[:MAX_DOMAINS_TRIED]]
 
     def _try(self, queues: Sequence[ClassQueue], group: TaskGroup, member_k: BoolArray | None) -> Shortage | None:
         """Place the minimum on these servers, or nothing. member_k: shape (K,); None: on all.
