@@ -10,6 +10,7 @@ import numpy as np
 
 from fairbind.cluster.state.running import _NodeTasks
 from fairbind.derived import Derived, Memo, Table
+from fairbind.model import Domains
 from fairbind.scheduling.policies.levels import Progress
 
 
@@ -39,6 +40,8 @@ def _list_parts(each: Any) -> Iterator[object]:
         return chain(each.keys(), each.values())
     if isinstance(each, _NodeTasks):  # it makes its tasks when they are asked for
         return iter(each.get())
+    if isinstance(each, Domains):  # it sorts its members likewise
+        return iter((each.size, each.domain_k))
     if isinstance(each, list | tuple | set | frozenset):
         return iter(each)
     slots = (name for kind in type(each).__mro__ for name in getattr(kind, "__slots__", ()))

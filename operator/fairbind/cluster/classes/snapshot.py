@@ -438,10 +438,12 @@ class SnapshotBuilder:
         if key.unsupported is not None:
             return NO_RULES
         limits = self._state.usage.limits.find_rules(key.tenant, key.demand.real)
-        if key.load is not None:
-            of_load = self._state.volumes.limits.find_rules(key.load)
-            brought = tuple((rule.counter.subject, rule.amount) for rule in of_load)
-            limits = TenantRules(limits.limits + of_load, limits.brings + brought)
+        of_volumes = () if key.load is None else self._state.volumes.limits.find_rules(key.load)
+        if key.unbound and key.group is not None:  # single pods that take the same volume are decided again
+            of_volumes += self._state.volumes.offers.find_rules(key.unbound)
+        if of_volumes:
+            brought = tuple((rule.counter.subject, rule.amount) for rule in of_volumes)
+            limits = TenantRules(limits.limits + of_volumes, limits.brings + brought)
         if not (key.may_have_rules or limits.limits or limits.brings):
             return NO_RULES
         asked = key.pod_terms, key.selected_by, simple, key.pin, key.rank, limits

@@ -11,7 +11,8 @@ A volume that is free may be **taken** for a pod: its place is decided, and its 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from fairbind.cluster.filters.anti_affinity import close
 from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.filters.volume_columns import match_affinities
+from fairbind.cluster.filters.volume_stocks import Stock, SuitingVolumes, make_stock
 from fairbind.cluster.objects.selectors import LabelSelector
 from fairbind.cluster.objects.volume_facts import (
     ClaimFacts,
@@ -33,7 +35,7 @@ from fairbind.cluster.objects.volume_facts import (
     name_claim,
 )
 from fairbind.derived import Given, Memo
-from fairbind.model import Placement, Rejection, RejectionKind
+from fairbind.model import LimitRule, Placement, Rejection, RejectionKind
 from fairbind.model.servers import BoolArray
 
 NO_VOLUME: Final = Rejection(RejectionKind.VOLUME_BINDING)
@@ -49,6 +51,14 @@ class Wanted(NamedTuple):
 
     request: ClaimRequest
     kept: str = ""
+
+
+class _Refused(NamedTuple):
+    """Which nodes lack a volume for claims, and which have too little capacity, (K,) each. rules: see `find_rules`."""
+
+    lacking_k: BoolArray
+    short_k: BoolArray
+    rules: tuple[LimitRule, ...]
 
 
 class VolumeOffers:
@@ -136,11 +146,18 @@ class VolumeOffers:
 
     def restrict(self, base: Placement, wanted: tuple[Wanted, ...]) -> Placement:
         """Return a placement without the nodes on which not all of these claims could have a volume."""
-        lacking_k, short_k = self._refused(wanted)
+        lacking_k, short_k, _ = self._refused(wanted)
         for rejection, refused_k in ((NO_VOLUME, lacking_k), (NO_SPACE, short_k)):
             if (refused_k & base.eligible_k).any():
                 base = close(base, refused_k, rejection)
         return base
+
+    def find_rules(self, wanted: tuple[Wanted, ...]) -> tuple[LimitRule, ...]:
+        """Return how many such pods volumes are free for, for a cycle that sends several together.
+
+        They are the same objects until something changes. Claims for which volumes can be made are not counted.
+        """
+        return self._refused(wanted).rules
 
     def choose(self, wanted: Sequence[Wanted], node: str, labels: Mapping[str, str]) -> list[str] | None:
         """Return for each claim the volume that it gets on a node, empty where one must be made; None: it cannot be.
@@ -197,8 +214,8 @@ class VolumeOffers:
 
     # --- all nodes at once ---
 
-    def _find_refused(self, wanted: tuple[Wanted, ...]) -> tuple[BoolArray, BoolArray]:
-        """Return which nodes lack a volume for one of some claims, and which have too little capacity for it."""
+    def _find_refused(self, wanted: tuple[Wanted, ...]) -> _Refused:
+        """Return which nodes lack a volume for one of some claims, or have too little capacity, or may come to."""
         eligibility = self._eligibility
         lacking_k, short_k = (np.zeros(len(eligibility.index), dtype=np.bool_) for _ in range(2))
         chosen: dict[str, BoolArray] = {}
@@ -219,7 +236,21 @@ class VolumeOffers:
                 impossible_k, full_k = self._ask_maker(request)
                 lacking_k |= asked_k & impossible_k
                 short_k |= asked_k & ~impossible_k & full_k
-        return lacking_k, short_k
+        return _Refused(lacking_k, short_k, self._make_rules(wanted))
+
+    def _make_rules(self, wanted: tuple[Wanted, ...]) -> tuple[LimitRule, ...]:
+        amounts, stocks = Counter[Hashable](), dict[Hashable, Stock]()
+        for request in (each.request for each in wanted if not each.kept):
+            if not request.selected_node and self._find_maker(request) is None:
+                volumes = self._fitting(request)
+                subject = SuitingVolumes(request.storage_class, volumes[0].name if volumes else "", len(volumes))
+                amounts[subject] += 1
+                if subject not in stocks:
+                    reaches = [self._reached(volume.topology) for volume in volumes]
+                    stocks[subject] = make_stock(subject, reaches, len(self._eligibility.index))
+        return tuple(
+            LimitRule(stock.counter, amounts[subject], stock.most_d, NO_VOLUME) for subject, stock in stocks.items()
+        )
 
     def _match(self, wanted: Wanted, chosen: dict[str, BoolArray]) -> BoolArray:
         """Return which nodes reach a volume for a claim, and note in `chosen` which volume it is, node by node."""
