@@ -31,22 +31,20 @@ from fairbind.cli.kubectl import commands as plugin_commands
 from fairbind.cli.logs import LOG_LEVELS
 from fairbind.model.overview import PENDING_REASONS
 from fairbind.scheduling.fair_shares.audit import Cause
+from fairbind.web.metric_specs import AUDIT_METRICS, CLUSTER_METRICS, OWN_METRICS, TENANT_METRICS
 from fairbind.web.metrics import (
-    AUDIT_METRICS,
     BINDING_RESULTS,
-    CLUSTER_METRICS,
-    OWN_METRICS,
+    EVICTION_RESULTS,
     REJECTIONS,
     RESTART_REASONS,
     SOLVE_RESULTS,
-    TENANT_METRICS,
     WATCHED_RESOURCES,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from fairbind.web.metrics import MetricSpec
+    from fairbind.web.metric_specs import MetricSpec
 
 ROOT = Path(__file__).resolve().parents[2]
 HELP_WIDTH = 100
@@ -77,6 +75,11 @@ REJECTED = {
     "ports": "a host port was taken (NodePorts)",
     "node": "the node's labels, taints or state did not suit it any more (NodeAffinity and similar)",
     "other": "anything else that a kubelet checks (UnexpectedAdmissionError and similar)",
+}
+EVICTIONS = {
+    "evicted": "the API server took it",
+    "blocked": "it forbids it for now (429), as for a PodDisruptionBudget; it is tried again later",
+    "failed": "anything else; it is tried again, and the log says why",
 }
 REASONS = {
     "expired": "the API server had forgotten where the watch was (410 Gone), so everything was listed again",
@@ -124,6 +127,9 @@ def compute_metrics_page() -> str:
         *_compute_values("`reason` of `fairbind_tenant_pending_pods`: why a pod waits.", PENDING, PENDING_REASONS),
         *_compute_values("`result` of `fairbind_bindings_total`: what became of a decision.", RESULTS, BINDING_RESULTS),
         *_compute_values("`reason` of `fairbind_rejected_pods_total`: why a kubelet refused it.", REJECTED, REJECTIONS),
+        *_compute_values(
+            "`result` of `fairbind_group_evictions_total`: what became of an eviction.", EVICTIONS, EVICTION_RESULTS
+        ),
         *_compute_values("`reason` of `fairbind_watch_restarts_total`.", REASONS, RESTART_REASONS),
         *_compute_values("`result` of `fairbind_exact_solves_total`.", SOLVES, SOLVE_RESULTS),
         *_compute_values("`cause` of the audit's findings; the first that holds.", CAUSES, list(Cause)),

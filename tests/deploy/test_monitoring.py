@@ -13,14 +13,13 @@ import pytest
 import yaml
 
 from fairbind.model.overview import PENDING_REASONS, AuditCounts, ClusterOverview, TenantOverview
+from fairbind.web.metric_specs import METRICS, MetricSpec
 from fairbind.web.metrics import (
     BINDING_RESULTS,
-    METRICS,
     RESTART_REASONS,
     SOLVE_RESULTS,
     WATCHED_RESOURCES,
     Metrics,
-    MetricSpec,
 )
 
 ALERTS = Path(__file__).parents[2] / "deploy" / "alerts"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import docs
-from fairbind.web.metrics import METRICS
+from fairbind.web.metric_specs import METRICS
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -112,6 +112,7 @@ class TestRendering:
             ("policy.nmae=fifo", "'/policy'"),
             ("tenantView.enabled=maybe", "/tenantView/enabled"),
             ("tenantView.show=true", "'/tenantView'"),
+            ("groups.undo=maybe", "/groups/undo"),
             ("replicaCount=two", "/replicaCount"),
             ("replicaCount=-1", "/replicaCount"),
             ("operator.enabled=maybe", "/operator/enabled"),
@@ -222,6 +223,16 @@ class TestRendering:
         assert container["args"][container["args"].index("--tenant-view") + 1] == argument
         assert "sharereports" not in str([thing for thing in without if thing["kind"] != "CustomResourceDefinition"])
         assert "--tenant-view" not in str(find(without, "Deployment"))
+
+    def test_the_right_to_evict_comes_with_undoing(self, render: Render) -> None:
+        objects, without = render("--set=groups.undo=true"), render()
+        rights = [rule for rule in find(objects, "ClusterRole")["rules"] if "pods/eviction" in rule["resources"]]
+
+        assert rights == [{"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]}]
+        assert "--undo-groups" in str(find(objects, "Deployment"))
+        assert find(objects, "ValidatingAdmissionPolicy", "fairbind-own-evictions")
+        assert "pods/eviction" not in str(without)
+        assert "undo-groups" not in str(without)
 
     def test_who_reads_reports_can_be_left_to_the_administrator(self, render: Render) -> None:
         objects = render("--set=tenantView.enabled=true", "--set=rbac.aggregateToView=false")

@@ -6,6 +6,8 @@ import datetime as dt
 from random import Random
 from typing import TYPE_CHECKING
 
+import pytest
+
 from e2e.objects import make_name, make_pod
 from e2e.starvation import ENDED_AT_ONCE, SMALL
 from e2e.waiting import never, wait_for
@@ -22,7 +24,10 @@ from e2e.workloads import (
 from localplane.nodes import make_node
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from e2e.api import Api, Json
+    from e2e.clusters import Cluster
     from e2e.conftest import MakeNamespace, MakeNodes, MakeTenant, StartOperator
 
 WHOLE_SECONDS = 20.0
@@ -252,3 +257,93 @@ def test_a_successor_is_told_when_others_of_the_minimum_are_missing(
         lambda: ["3 of 4 pods exist" in message for message in list_messages(api, space)] == [True],
         describe=lambda: f"the successor to be told, not {list_messages(api, space)}",
     )
+
+
+@pytest.fixture
+def undoing(cluster: Cluster) -> Iterator[None]:
+    """The chart with the right to evict pods of groups that cannot be completed."""
+    cluster.install_chart({"operator": {"enabled": False}, "groups": {"undo": True}})
+    yield
+    cluster.install_chart({"operator": {"enabled": False}})
+
+
+def bind_half(api: Api, space: str, node: str) -> tuple[str, str]:
+    """Make a group of which one member alone has room, and bind it, as a leader that died before the next binding.
+
+    Returns the names of the one that is bound and the one that waits.
+    """
+    first, second = create_pods(api, space, make_members("g", 2, "5"))
+    wait_for(
+        lambda: all("1 of 2 fit" in message for message in list_messages(api, space) or [""]),
+        describe=lambda: f"the group to wait, not {list_messages(api, space)}",
+    )
+    binding = {"metadata": {"name": first}, "target": {"kind": "Node", "name": node}}
+    api.post(f"/api/v1/namespaces/{space}/pods/{first}/binding", {"apiVersion": "v1", "kind": "Binding", **binding})
+    return first, second
+
+
+@pytest.mark.usefixtures("undoing")
+def test_a_group_that_cannot_be_completed_is_undone_once_no_budget_forbids_it(
+    api: Api, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
+) -> None:
+    (node,) = nodes(make_eight_cores(1))
+    space = namespace()
+    tenant(namespaces=[space])
+    running = operator("--undo-groups", "--undo-groups-after=2")
+    budgets = f"/apis/policy/v1/namespaces/{space}/poddisruptionbudgets"
+    selector = {"matchExpressions": [{"key": "kueue.x-k8s.io/pod-group-name", "operator": "Exists"}]}
+    api.post(budgets, {"metadata": {"name": "all"}, "spec": {"minAvailable": "100%", "selector": selector}})
+    first, second = bind_half(api, space, node)
+    name = "fairbind_group_evictions_total"
+    wait_for(lambda: running.metrics().total(name, result="blocked") > 0, describe="the budget to forbid it")
+    assert {pod["metadata"]["name"] for pod in find_bound(api, space)} == {first}
+    assert running.metrics().total(name, result="evicted") == 0
+
+    api.delete(f"{budgets}/all")
+
+    wait_for(
+        lambda: [pod["metadata"]["name"] for pod in list_pods(api, space)] == [second], describe="the member to go"
+    )
+    assert running.metrics().total(name, result="evicted") == 1
+    assert running.metrics().total(name, result="failed") == 0
+    events = f"/apis/events.k8s.io/v1/namespaces/{space}/events"
+    wait_for(
+        lambda: [event["note"] for event in api.items(events) if event["reason"] == "GroupUndone"],
+        describe="the event of the member",
+    )
+    create_pods(api, space, make_members("g", 1, "3"))
+    wait_for(lambda: count_bound(api, space) == 2, describe="the group to start whole with a smaller member")
+    check_together(list_pods(api, space))
+
+
+def test_without_undoing_a_group_that_cannot_be_completed_keeps_its_members_and_says_so(
+    api: Api, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
+) -> None:
+    (node,) = nodes(make_eight_cores(1))
+    space = namespace()
+    tenant(namespaces=[space])
+    running = operator("--undo-groups-after=1")
+    bind_half(api, space, node)
+    wait_for(
+        lambda: any("1 pod of it keeps its node; groups.undo" in message for message in list_messages(api, space)),
+        describe=lambda: f"the other member to be told, not {list_messages(api, space)}",
+    )
+    assert count_bound(api, space) == 1
+    assert running.metrics().total("fairbind_group_evictions_total") == 0
+
+
+@pytest.mark.usefixtures("undoing")
+def test_a_group_that_was_whole_once_keeps_its_members_whatever_it_lost(
+    api: Api, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
+) -> None:
+    nodes(make_eight_cores(1))
+    space = namespace()
+    tenant(namespaces=[space])
+    operator("--undo-groups", "--undo-groups-after=1", "--kept-place-seconds=0")
+    members = create_pods(api, space, make_members("g", 2, "4"))
+    wait_for(lambda: count_bound(api, space) == 2, describe="the group to start")
+    delete_pods(api, space, members[:1])
+    create_pods(api, space, make_members("g", 1, "5"))
+    wait_for(lambda: len(find_waiting(api, space)) == 1, describe="the successor, which is too large, to wait")
+
+    never(lambda: count_bound(api, space) != 1, 5.0, "the member that is left was evicted")

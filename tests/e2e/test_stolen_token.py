@@ -327,6 +327,40 @@ def protect(cluster: Cluster) -> Iterator[Callable[..., None]]:
     set_protection(cluster)
 
 
+class TestEvictions:
+    """Evictions of pods, of which the operator has the right only with `groups.undo`."""
+
+    @pytest.fixture(autouse=True)
+    def policy(self, cluster: Cluster, thief: Api, waiting: Json) -> Iterator[None]:
+        cluster.install_chart({"operator": {"enabled": False}, "groups": {"undo": True}})
+        wait_refused(lambda: self.evict(thief, waiting), "fairbind-own-evictions", "UID")
+        yield
+        cluster.install_chart({"operator": {"enabled": False}})
+
+    @staticmethod
+    def evict(client: Api, pod: Json, **options: Any) -> Any:
+        metadata = {key: pod["metadata"][key] for key in ("name", "namespace")}
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
+        more = {"deleteOptions": {**options, "dryRun": ["All"]}}
+        return client.post(f"{pod['path']}/eviction", {**eviction, **more})
+
+    def test_they_name_their_pod_and_leave_its_grace_period(self, api: Api, thief: Api, waiting: Json) -> None:
+        named = {"preconditions": {"uid": waiting["metadata"]["uid"]}}
+        check_refused(lambda: self.evict(thief, waiting, **named, gracePeriodSeconds=0), "grace period")
+        self.evict(thief, waiting, **named)
+        self.evict(api, waiting, gracePeriodSeconds=0)  # others are not held to it
+        check_compiled(api, "fairbind-own-evictions")
+
+    def test_pods_of_system_namespaces_are_safe(self, api: Api, thief: Api) -> None:
+        pod = api.post("/api/v1/namespaces/kube-system/pods", make_pod(SMALL))
+        path = f"/api/v1/namespaces/kube-system/pods/{pod['metadata']['name']}"
+        try:
+            named = {"preconditions": {"uid": pod["metadata"]["uid"]}}
+            check_refused(lambda: self.evict(thief, {**pod, "path": path}, **named), "system namespaces")
+        finally:
+            remove(api, path)
+
+
 class TestBindingsOfOthersPods:
     """The API server itself refuses to bind a bound pod; whose scheduler a pod waits for is looked up by a policy."""
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from fairbind.cli import main
-from fairbind.web.metrics import METRICS
+from fairbind.web.metric_specs import METRICS
 from house.tree import ROOT, find_files, name_of
 from localplane.tools import OLDER_KUBERNETES
 

@@ -17,7 +17,8 @@ from fairbind.model.overview import (
     TenantOverview,
 )
 from fairbind.scheduling.fair_shares.audit import Cause
-from fairbind.web.metrics import METRICS, Metrics
+from fairbind.web.metric_specs import METRICS
+from fairbind.web.metrics import Metrics
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 FULL_NAMES = {
@@ -60,6 +61,7 @@ FULL_NAMES = {
     "fairbind_pod_scheduling_duration_seconds": {"tenant"},
     "fairbind_bindings_total": {"result"},
     "fairbind_rejected_pods_total": {"reason"},
+    "fairbind_group_evictions_total": {"result"},
     "fairbind_watch_restarts_total": {"resource", "reason"},
     "fairbind_watch_age_seconds": {"resource"},
     "fairbind_loop_lag_seconds": set(),

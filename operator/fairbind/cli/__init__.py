@@ -22,6 +22,7 @@ from fairbind.cli.cluster_options import (
     show_taints_option,
     source_options,
     tenant_view_option,
+    undo_options,
 )
 from fairbind.cli.command_sections import SectionedGroup
 from fairbind.cli.import_command import import_queues
@@ -95,6 +96,7 @@ for _command in (
 )
 @scheduler_names_option("Bind the pods whose spec.schedulerName is this.")
 @kept_places_option
+@undo_options
 @show_taints_option
 @tenant_view_option
 @gate_options
@@ -136,6 +138,8 @@ def operator(
     metrics_audiences: tuple[str, ...],
     scheduler_names: tuple[str, ...],
     kept_seconds: float,
+    undo_groups: bool,
+    undo_seconds: float,
     show_taints: bool,
     tenant_view: str,
     mode: str,
@@ -189,6 +193,8 @@ def operator(
         metrics_audiences=metrics_audiences,
         scheduler_names=scheduler_names,
         kept_seconds=kept_seconds,
+        undo_groups=undo_groups,
+        undo_seconds=undo_seconds,
         gates=gates if mode == "gate" else None,
         extender=extender if mode == "extender" else None,
         shows_taints=show_taints,

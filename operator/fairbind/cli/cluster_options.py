@@ -205,6 +205,27 @@ kept_places_option = _setting(
 )
 
 
+def undo_options(function: Command) -> Command:
+    """Add what happens to groups that cannot be completed."""
+    options = (
+        _setting(
+            "--undo-groups",
+            is_flag=True,
+            help="Evict the pods of a group that began, cannot be completed, and never had its minimum. It needs the "
+            "right to create pods/eviction.",
+        ),
+        _setting(
+            "--undo-groups-after",
+            "undo_seconds",
+            metavar="SECONDS",
+            type=click.FloatRange(1.0, 86_400.0),
+            default=300.0,
+            help="Count a group as one that cannot be completed after so long below its minimum with pods on nodes.",
+        ),
+    )
+    return _add(options, function)
+
+
 def extender_options(function: Command) -> Command:
     """Add what extender mode needs."""
     options = (

@@ -22,6 +22,7 @@ from typing import Any
 
 from fairbind import __version__
 from fairbind.cli.logs import LogFormat, set_up_logging
+from fairbind.cluster.state.undoing import UndoRule
 from fairbind.kube.client.api import ApiClient
 from fairbind.kube.client.credentials import Credentials, load_credentials
 from fairbind.kube.client.errors import PermanentClusterError
@@ -189,6 +190,8 @@ def serve(
     metrics_audiences: tuple[str, ...],
     scheduler_names: tuple[str, ...],
     kept_seconds: float,
+    undo_groups: bool,
+    undo_seconds: float,
     gates: GateOptions | None,
     extender: ExtenderOptions | None,
     shows_taints: bool,
@@ -201,7 +204,8 @@ def serve(
 
     gates: of gate mode. extender: of extender mode. None of both: bind mode. shows_taints: to the owners of pods.
     tenant_view: off, own, or all: what members of namespaces are told of shares. scheduler_names: the first one stands
-    for all of them. kept_seconds: for how long places of lost members of groups are kept.
+    for all of them. kept_seconds: for how long places of lost members of groups are kept. undo_groups: whether pods of
+    groups are evicted that were below their minimum for `undo_seconds` and never had it.
     """
     gate_settings = _read_gates(gates, scheduler_names)
     extender_settings, extender_pages = _read_extender(extender, scheduler_names, namespace)
@@ -216,6 +220,7 @@ def serve(
         scheduler_name=scheduler_names[0],
         other_names=frozenset(scheduler_names[1:]),
         kept_seconds=kept_seconds,
+        undo_rule=UndoRule(undo_seconds, evicts=undo_groups),
         identity=make_identity(),
         gates=gate_settings,
         extender=extender_settings,

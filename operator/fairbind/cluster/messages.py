@@ -191,7 +191,7 @@ def compute_signature(wait: Wait, *, shows_taints: bool = False) -> Hashable:
     """
     rejections = wait.rejections if shows_taints else _merge_taints(wait.rejections)
     reasons = frozenset(rejection for rejection, _ in rejections)
-    group = None if wait.group is None else wait.group.name
+    group = None if wait.group is None else (wait.group.name, wait.group.note)
     return wait.blocked, wait.at_limit, wait.is_too_large, wait.reserved_on > 0, group, reasons
 
 
@@ -275,14 +275,14 @@ def _format_group(group: GroupWait) -> str:
     >>> _format_group(GroupWait("team/g", 1, 0, (), (2000, 0), (), ("cpu", "pods")))
     'group team/g: short of {cpu: 2} that must be free before it starts'
     """
+    note = f"; {group.note}" if group.note else ""
     if any(group.lacking_r):
-        return (
-            f"group {group.name}: short of {_format_demand(group, group.lacking_r)} that must be free before it starts"
-        )
+        least = _format_demand(group, group.lacking_r)
+        return f"group {group.name}: short of {least} that must be free before it starts{note}"
     kinds = [f"{count} x {_format_demand(group, demand_r)}" for demand_r, count in group.short[:MAX_KINDS]]
     more = f" and {len(group.short) - MAX_KINDS} more" if len(group.short) > MAX_KINDS else ""
     short = f"; short of {', '.join(kinds)}{more}" if kinds else ""
-    return f"group {group.name}: {group.fitting} of {group.lacking} fit{short}"
+    return f"group {group.name}: {group.fitting} of {group.lacking} fit{short}{note}"
 
 
 def _format_demand(group: GroupWait, demand_r: tuple[int, ...]) -> str:

@@ -23,6 +23,9 @@ class Observer(Protocol):
     def pod_rejected(self, rejection: str) -> None:
         """A kubelet refused a pod of ours that was bound to it: for resources, ports, node or other."""
 
+    def member_evicted(self, result: str) -> None:
+        """An eviction of a member of a group came to its end: evicted, blocked or failed."""
+
     def cycle_finished(self, seconds: float) -> None:
         """A cycle came to its end after this long."""
 
@@ -61,6 +64,9 @@ class SilentObserver:
         """Count nothing."""
 
     def pod_rejected(self, rejection: str) -> None:
+        """Count nothing."""
+
+    def member_evicted(self, result: str) -> None:
         """Count nothing."""
 
     def cycle_finished(self, seconds: float) -> None:

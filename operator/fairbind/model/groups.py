@@ -32,6 +32,7 @@ class TaskGroup:
     is_begun: whether some of its tasks are placed already, or were: then it comes before the order of shares.
     topology: None: its tasks may be anywhere. Where one is required, a group with a task that is placed already has
     none: its classes may only use the domain of that one.
+    note: what people are told of it while it waits, beside the reason; empty: nothing.
     """
 
     name: str
@@ -40,6 +41,7 @@ class TaskGroup:
     least_free_r: tuple[int, ...] = ()
     is_begun: bool = False
     topology: GroupTopology | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class GroupWait:
     that its tasks may use, length R, base units; empty: enough is.
     scattered_r: what is free there and would be enough for the tasks of its class, if it were not in pieces that are
     too small, or on too many domains; length R, base units, 0 for what they do not ask for. Empty: it is not enough.
-    resources: what the R are.
+    resources: what the R are. note: of the group.
     """
 
     name: str
@@ -61,3 +63,4 @@ class GroupWait:
     lacking_r: tuple[int, ...] = ()
     scattered_r: tuple[int, ...] = ()
     resources: tuple[str, ...] = ()
+    note: str = ""

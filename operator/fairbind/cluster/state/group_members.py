@@ -100,11 +100,12 @@ class Past:
 
     stood: the largest minimum that stood, as the API server says it; 0: none yet; below 0: members were placed before
     they were a group, so they do not show that it has begun. largest: the most that one member on a node took, by
-    resource.
+    resource. is_seen: whether no member was on a node already when it was seen first.
     """
 
     stood: int = 0
     largest: dict[str, int] = field(default_factory=dict)
+    is_seen: bool = True
 
 
 class Group:
@@ -154,6 +155,13 @@ class Group:
         """Whether its minimum is there, as the API server says it."""
         minimum = self.find_minimum() if self.members else None
         return minimum is not None and not self.find_lacking(minimum, (Stage.BOUND,))[0]
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether members are on nodes, its minimum is not there, and surely never was."""
+        if self.past.stood or not self.past.is_seen or not self.count(Stage.BOUND):
+            return False
+        return self.find_minimum() is not None and not self.stands
 
     def has_begun(self, minimum: int, kept: int) -> bool:
         """Whether this minimum stood, or some of it is placed. One that is raised is for the order of shares.
@@ -211,7 +219,7 @@ class Group:
             if self._uids.setdefault(kind, facts.uid) != facts.uid:
                 self.finished.clear()
                 self.ended.clear()
-                self.past = Past()
+                self.past = Past(is_seen=not self.count(Stage.BOUND))
             self.pod_groups[kind], self._uids[kind] = facts, facts.uid
         if facts is not None and facts.is_scheduled and self.past.stood <= 0:
             self.past.stood = facts.minimum
@@ -221,7 +229,7 @@ class Group:
     def copy_past(self, other: Group) -> None:
         """Take over what cannot be seen from what is there now."""
         self.finished, self.ended = set(other.finished), Counter(other.ended)
-        self.past = Past(other.past.stood, dict(other.past.largest))
+        self.past = Past(other.past.stood, dict(other.past.largest), other.past.is_seen)
 
     def count(self, *stages: Stage, role: str | None = None) -> int:
         """Return how many members are so far. role: of this role; None: of all."""
@@ -277,12 +285,17 @@ class Group:
 
 
 def find_standing(
-    group: Group, kept: int, axes: Axes, index: Mapping[str, int], find_domains: Callable[[str], Domains]
+    group: Group,
+    kept: int,
+    axes: Axes,
+    index: Mapping[str, int],
+    find_domains: Callable[[str], Domains],
+    note: str = "",
 ) -> Standing:
     """Return what the waiting members of a group are told.
 
     kept: for so many lost members places are kept. index: of servers, by name. find_domains: returns those of a
-    topology key.
+    topology key. note: what they are told beside the reason.
     """
     minimum = group.find_minimum()
     if minimum is None:
@@ -297,7 +310,7 @@ def find_standing(
         return Standing(beside=beside)
     trouble = _find_trouble(group, minimum, lacking, of_role, axes)
     if trouble is not None:
-        return Standing(_reject(f"group {group.key}: {trouble}"))
+        return Standing(_reject("; ".join(filter(None, (f"group {group.key}: {trouble}", note)))))
     is_begun = group.has_begun(minimum, kept)
     resources = () if is_begun or group.pod_group is None else group.pod_group.resources
     where = None
@@ -305,7 +318,7 @@ def find_standing(
         domains = find_domains(topology.key)
         where = GroupTopology(domains, topology.is_required, _find_home(group, domains, index))
     least_free_r = compute_vector(resources, axes) if resources else ()
-    return Standing(None, TaskGroup(group.key, lacking, of_role, least_free_r, is_begun, where), beside)
+    return Standing(None, TaskGroup(group.key, lacking, of_role, least_free_r, is_begun, where, note), beside)
 
 
 def _reject(words: str) -> Rejection:

@@ -27,6 +27,7 @@ from fairbind.cluster.state.kept_places import KeptPlaces
 from fairbind.cluster.state.nodes import Servers
 from fairbind.cluster.state.positions import Bound, Idle, Opened, Position, Waiting
 from fairbind.cluster.state.queue_keys import QueueKey
+from fairbind.cluster.state.undoing import Undoing, word_late
 from fairbind.derived import Rotation
 from fairbind.model import Domains
 
@@ -37,11 +38,10 @@ class Groups:
     """See the module.
 
     ignored: schedulers that place groups themselves. jobs: those whose pods are groups, by "namespace/name".
-    pod_groups: all, by format and name. kept: places of lost members. _lost: the groups of placed members that are
-    lost, and whose places are to be kept once they are free, by UID. _losing: how many of a group. _group_of: of
-    members, by UID.
-    _finished_of: of pods that succeeded. _followed: groups of which something is to be done. _jobs: those whose pods
-    must be looked at.
+    pod_groups: all, by format and name. kept: places of lost members. undoing: groups that cannot be completed.
+    _lost: the groups of placed members that are lost, and whose places are to be kept once they are free, by UID.
+    _losing: how many of a group. _group_of: of members, by UID. _finished_of: of pods that succeeded. _followed: groups
+    of which something is to be done. _jobs: those whose pods must be looked at.
     """
 
     def __init__(
@@ -52,6 +52,7 @@ class Groups:
         kept_seconds: float,
     ) -> None:
         self.kept = KeptPlaces(reserve, kept_seconds)
+        self.undoing = Undoing()
         self._ignored = ignored
         self._find_domains = find_domains
         self.by_key: dict[str, Group] = {}
@@ -105,27 +106,36 @@ class Groups:
             if known == key and known_member == member:
                 return
             was_bound = known_member.stage is Stage.BOUND
-            self.drop(facts.uid)
+            if known == key and member is not None:
+                self._take_out(facts.uid, known)  # the group stays, also when there is no other member
+            else:
+                self.drop(facts.uid)
         if key is not None and member is not None:
             group = self._get(key)
             if known is None and isinstance(before, Bound) and not group.past.stood:
                 group.past.stood = -1
+            if known is None and member.stage is Stage.BOUND:
+                group.past.is_seen = False
             if member.stage is Stage.BOUND and not was_bound:
                 self.kept.use(key, member.node)
             group.add(facts.uid, member)
             self._group_of[facts.uid] = key
-            self._followed.add([key])
+            self._note_change(key)
 
     def drop(self, uid: str) -> None:
         """Let a pod go that is no member any more, or is no more."""
-        key = self._group_of.pop(uid, None)
+        key = self._group_of.get(uid)
         if key is not None:
             group = self.by_key[key]
             if group.is_whole and group.members[uid].stage is Stage.BOUND and uid not in self._finished_of:
                 self._lost[uid] = key
                 self._losing[key] += 1
-            group.remove(uid)
+            self._take_out(uid, key)
             self._note_less(key)
+
+    def _take_out(self, uid: str, key: str) -> None:
+        del self._group_of[uid]
+        self.by_key[key].remove(uid)
 
     def free_place(self, uid: str, leaf: str | None, node: str, demand: Demand) -> None:
         """Note that a pod holds nothing any more on its node; if its group has lost it, its place is kept."""
@@ -140,9 +150,13 @@ class Groups:
         self._note_less(key)
 
     def advance(self, now: float) -> None:
-        """Give up places that were kept for too long. now: of a clock that never goes back."""
+        """Give up places that were kept for too long, and find out which groups are late.
+
+        now: of a clock that never goes back.
+        """
         for key in self.kept.advance(now):
             self._note_less(key)
+        self._followed.add(self.undoing.advance(now, self._is_torn))
 
     def finish(self, facts: PodFacts) -> None:
         """Note that a pod has ended; it counts on when it succeeded."""
@@ -152,8 +166,10 @@ class Groups:
         key = make_task_name(facts.namespace, mark.name)
         if facts.uid not in self._finished_of:
             self._finished_of[facts.uid] = key
+            if (known := self._group_of.get(facts.uid)) is not None:
+                self._take_out(facts.uid, known)  # else it would count twice
             self._get(key).finish(facts.uid, mark.role)
-            self._followed.add([key])
+            self._note_change(key)
 
     def forget_finished(self, uid: str) -> None:
         """Note that a pod is not there any more, which may have succeeded."""
@@ -237,7 +253,9 @@ class Groups:
         group = None if key is None else self.by_key.get(key)
         if group is None:
             return NO_GROUP
-        return find_standing(group, self.kept.count(group.key), servers.axes, servers.index, self._find_domains)
+        note = word_late(group.count(Stage.BOUND), self.undoing.rule) if self.undoing.is_late(group.key) else ""
+        kept = self.kept.count(group.key)
+        return find_standing(group, kept, servers.axes, servers.index, self._find_domains, note)
 
     def has_topology(self, key: str | None) -> bool:
         """Whether labels of nodes say where a group may go. None: no group."""
@@ -256,9 +274,10 @@ class Groups:
         self._finished_of = dict(other._finished_of)
 
     def copy_lost(self, other: Groups) -> None:
-        """Take over what became of members that were lost; all others are here."""
+        """Take over what became of members that were lost, and which groups are late; all others are here."""
         self._lost, self._losing = dict(other._lost), Counter(other._losing)
         self.kept.copy(other.kept)
+        self.undoing.copy(other.undoing)
 
     def describe(self) -> Mapping[str, object]:
         """Return what is known of each group, as values that can be compared."""
@@ -274,8 +293,16 @@ class Groups:
             group = self.by_key[key] = Group(key)
         return group
 
-    def _note_less(self, key: str) -> None:
+    def _is_torn(self, key: str) -> bool:
+        group = self.by_key.get(key)
+        return group is not None and group.is_torn and not (self.kept.count(key) or key in self._losing)
+
+    def _note_change(self, key: str) -> None:
         self._followed.add([key])
+        self.undoing.note_change(key)
+
+    def _note_less(self, key: str) -> None:
+        self._note_change(key)
         group = self.by_key.get(key)
         if group is not None and group.is_empty and not (self.kept.count(key) or key in self._losing):
             del self.by_key[key]

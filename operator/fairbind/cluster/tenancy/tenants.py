@@ -283,6 +283,10 @@ class Directory:
             answer = self._answers[namespace] = self._find_answer(namespace)
         return answer
 
+    def is_of_cluster(self, namespace: str) -> bool:
+        """Tell whether a namespace is the cluster's or the operator's own, also if a Tenant claims it."""
+        return namespace in self._system
+
     def is_system(self, namespace: str) -> bool:
         """Whether what runs there belongs to no tenant."""
         return namespace in self._system and self.owner_of(namespace) is None

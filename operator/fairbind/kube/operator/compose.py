@@ -8,6 +8,7 @@ from typing import Any
 
 from fairbind.cluster.cache.cache import ClusterCache
 from fairbind.cluster.cache.group_conditions import list_group_conditions
+from fairbind.cluster.cache.group_evictions import GroupEvictions
 from fairbind.cluster.cache.tenant_view import TenantView
 from fairbind.cluster.loop.deciding import Decider
 from fairbind.cluster.tenancy.administration import Administration
@@ -35,6 +36,7 @@ from fairbind.kube.part_failures import PartFailures
 from fairbind.kube.writers.binder import Binder
 from fairbind.kube.writers.claim_binder import ClaimBinder
 from fairbind.kube.writers.group_status import GroupStatusWriter
+from fairbind.kube.writers.group_undo import GroupUndoer
 from fairbind.kube.writers.nominator import Nominator
 from fairbind.kube.writers.recorder import Recorder, WaitingPod
 from fairbind.kube.writers.share_report import ReportWords
@@ -76,6 +78,7 @@ class Parts:
             list_closed=self._decider.reservations.list_closed,
             wall_clock=clocks.wall,
         )
+        self.cache.state.groups.undoing.rule = settings.undo_rule
         administration = Administration(self.cache, self._note_change, AdministrationLog())
         reflectors = make_reflectors(api, self.cache, observer.watch_restarted, jitter=surroundings.randomness.random)
         follower = _make_follower(administration, api, credentials, observer, health, surroundings, reinstall_signals)
@@ -104,6 +107,8 @@ class Parts:
             self.extender.follow(self.loop)
         self.claim_binder.on_wait = self.loop.note_awaits
         self.reporting = self._list_reporting(api, administration, fair_shares, clocks.monotonic)
+        if settings.undo_rule.evicts:
+            self.reporting["group_undo"] = self._make_undoer(api, clocks.monotonic).run
         if settings.report_words is not None:
             self.reporting["share_reports"] = self._make_share_reports(api, settings.report_words, clocks).run
 
@@ -142,6 +147,18 @@ class Parts:
             "status": status.run,
         }
         return parts if self.rationing is None else {**parts, "turns": partial(self.rationing.run, may_decide)}
+
+    def _make_undoer(self, api: Api, clock: Callable[[], float]) -> GroupUndoer:
+        return GroupUndoer(
+            api,
+            GroupEvictions(self.cache.state),
+            self.recorder.tell,
+            is_leading=self.lead.elector.may_bind,
+            may_decide=self.lead.may_decide,
+            observer=self._observer,
+            failures=self.failures,
+            clock=clock,
+        )
 
     def _make_share_reports(self, api: Api, words: ReportWords, clocks: Clocks) -> ShareReportWriter:
         return ShareReportWriter(

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from fairbind.cluster.state.undoing import UndoRule
 from fairbind.cluster.tenancy.object_table import ObjectTable
 from fairbind.kube.fair_shares.fair_shares import Solver
 from fairbind.kube.fair_shares.solver_process import ExactSolver
@@ -34,7 +35,8 @@ class OperatorSettings:
     gates: of gate mode; None: there is none. extender: of extender mode; None: there is none.
     shows_taints: whether the messages of waiting pods name each taint with its key and value. report_words: what
     ShareReports may say; None: there are none. kept_seconds: for how long places of lost members are kept for their
-    groups; 0: they are not. other_names: further schedulerNames of pods that are placed.
+    groups; 0: they are not. other_names: further schedulerNames of pods that are placed. undo_rule: what happens to
+    groups that cannot be completed.
     """
 
     namespace: str
@@ -46,6 +48,7 @@ class OperatorSettings:
     report_words: ReportWords | None = None
     kept_seconds: float = KEPT_SECONDS
     other_names: frozenset[str] = frozenset()
+    undo_rule: UndoRule = field(default_factory=UndoRule)
 
     def find_cache_fields(self) -> dict[str, Any]:
         """Return what the cache is told of them, by its parameters' names."""

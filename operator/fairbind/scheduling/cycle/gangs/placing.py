@@ -141,6 +141,7 @@ class Gangs:
             shortage.lacking_r,
             scattered_r,
             self._draft.snapshot.resources,
+            group.note,
         )
 
     def _get_queues(self, name: str) -> list[ClassQueue]:
