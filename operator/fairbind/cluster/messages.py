@@ -274,8 +274,12 @@ def _format_group(group: GroupWait) -> str:
     'group team/g: 37 of 50 fit; short of 13 x {nvidia.com/gpu: 1}'
     >>> _format_group(GroupWait("team/g", 1, 0, (), (2000, 0), (), ("cpu", "pods")))
     'group team/g: short of {cpu: 2} that must be free before it starts'
+    >>> _format_group(GroupWait("team/g", 50, 0, is_tried=False))
+    'group team/g: it is tried when its turn comes, as many groups of its tenant fit nowhere'
     """
     note = f"; {group.note}" if group.note else ""
+    if not group.is_tried:
+        return f"group {group.name}: it is tried when its turn comes, as many groups of its tenant fit nowhere{note}"
     if any(group.lacking_r):
         least = _format_demand(group, group.lacking_r)
         return f"group {group.name}: short of {least} that must be free before it starts{note}"

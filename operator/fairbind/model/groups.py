@@ -53,7 +53,8 @@ class GroupWait:
     that its tasks may use, length R, base units; empty: enough is.
     scattered_r: what is free there and would be enough for the tasks of its class, if it were not in pieces that are
     too small, or on too many domains; length R, base units, 0 for what they do not ask for. Empty: it is not enough.
-    resources: what the R are. note: of the group.
+    resources: what the R are. note: of the group. is_tried: whether it was tried; else its turn comes later, and
+    nothing else is known.
     """
 
     name: str
@@ -64,3 +65,4 @@ class GroupWait:
     scattered_r: tuple[int, ...] = ()
     resources: tuple[str, ...] = ()
     note: str = ""
+    is_tried: bool = True

@@ -68,7 +68,7 @@ class VirtualOperator:
         self._epoch = epoch
         self._flushed_at = 0
         self._wake_at = 0.0
-        self._decider = Decider(baseline, explains=explains, find_start=find_start, find_end=find_end)
+        self._decider = Decider(baseline, explains=explains, find_start=find_start, find_end=find_end, tries_all=True)
         self._noted: Iterable[Wait] = ()
         self.waits: Iterable[Wait] = ()
         self.cache = make_cache(self._note_change)

@@ -11,6 +11,7 @@ from operator import attrgetter
 
 from fairbind.cluster.loop.pacing_events import RunCycle
 from fairbind.cluster.loop.rounds import MAX_EXPLAINED, is_recalling
+from fairbind.cluster.tenancy.users import find_tenant_of_leaf
 from fairbind.model import CycleReport, Event, PolicySettings, RunningTask, Snapshot
 from fairbind.scheduling import CycleState, Policy, UnschedulableCache, run_cycle
 from fairbind.scheduling.cycle.reservations.reservations import Reservations
@@ -21,7 +22,8 @@ class Decider:
 
     explains: whether anything reads why tasks wait. If so, where few classes wait, all explanations are those of now.
     If not, waits do not say which tenant comes before. find_start: when a running task began, seconds since the epoch.
-    find_end: when it ends, likewise; None: that is not known.
+    find_end: when it ends, likewise; None: that is not known. tries_all: whether cycles try all groups of a tenant,
+    whatever that costs.
     """
 
     def __init__(
@@ -31,8 +33,10 @@ class Decider:
         explains: bool = True,
         find_start: Callable[[RunningTask], float] = attrgetter("start"),
         find_end: Callable[[RunningTask], float | None] = lambda _running: None,
+        tries_all: bool = False,
     ) -> None:
         self._baseline = baseline
+        self._tries_all = tries_all
         self.explains = explains
         self._unschedulable = UnschedulableCache()
         self._state = CycleState()
@@ -73,4 +77,5 @@ class Decider:
             finds_rivals=self.explains,
             may_have=may_have,
             reservations=self.reservations if self._baseline is None else None,  # rules of others have none
+            find_owner=None if self._tries_all else find_tenant_of_leaf,
         )

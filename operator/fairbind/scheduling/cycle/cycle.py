@@ -51,6 +51,7 @@ def run_cycle(
     finds_rivals: bool = True,
     may_have: Callable[[str, int], bool] = lambda _tenant, _count: True,
     reservations: Reservations | None = None,
+    find_owner: Callable[[str], str] | None = None,
 ) -> CycleReport:
     """Return what to place where, in the order of the decisions, and what waits and why.
 
@@ -69,6 +70,8 @@ def run_cycle(
     reservations: what is reserved by the cycles before, then what is by this one; None: nothing is.
     may_have: asked before each plan of a rationed class whether its tenant may have it, with how many binds it has;
     after a False the rest of the class is left out of this cycle, and of its waits.
+    find_owner: by a tenant's name, with whose groups its own are counted, as only some of them are tried in vain.
+    None: all are.
     Raises InvalidProblemError for an unknown policy, a negative limit and a snapshot whose parts do not go together.
     """
     if limit is not None and limit < 0:
@@ -83,16 +86,18 @@ def run_cycle(
     else:
         snapshot = state.check(snapshot)
     with expect_undefined_scores():
+        draft = Draft(
+            snapshot,
+            chosen,
+            seed=policy.seed,
+            unschedulable=unschedulable,
+            state=state,
+            defers=not explains,
+            now=now,
+        )
         return _Cycle(
-            Draft(
-                snapshot,
-                chosen,
-                seed=policy.seed,
-                unschedulable=unschedulable,
-                state=state,
-                defers=not explains,
-                now=now,
-            ),
+            draft,
+            Gangs(draft, now, find_owner),
             unschedulable,
             state,
             explains=explains,
@@ -106,6 +111,7 @@ class _Cycle:
     def __init__(
         self,
         draft: Draft,
+        gangs: Gangs,
         unschedulable: UnschedulableCache | None,
         state: CycleState | None,
         *,
@@ -118,7 +124,7 @@ class _Cycle:
         self.state = state
         self.explains = explains
         self.finds_rivals = finds_rivals
-        self.gangs = Gangs(draft)
+        self.gangs = gangs
 
     def run(
         self,
@@ -151,7 +157,8 @@ class _Cycle:
         draft.end()
         found, shares = self._explain(complete=complete), self._compute_shares()
         waits = self._remember(found)
-        next_time = draft.remembered.find_next_time(found, now)
+        times = draft.remembered.find_next_time(found, now), gangs.tries.next_turn
+        next_time = min((each for each in times if each is not None), default=None)
         report = CycleReport(
             now,
             draft.policy.id,
@@ -283,4 +290,5 @@ def is_lasting(wait: Wait) -> bool:
     """
     rules, group = wait.task_class.rules, wait.task_class.group
     is_plain = group is None or not (group.least_free_r or (rules is not None and not rules.are_limits))
-    return wait.is_whole and is_plain
+    is_known = wait.group is None or wait.group.is_tried
+    return wait.is_whole and is_plain and is_known

@@ -14,7 +14,7 @@ placed already, their domain comes first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,8 +22,9 @@ import numpy as np
 from fairbind.model import FreeSlots, GroupWait, Pin, TaskClass, TaskGroup, Wait
 from fairbind.model.servers import BoolArray
 from fairbind.scheduling.cycle.draft import Draft
-from fairbind.scheduling.cycle.gangs.shortages import Shortage, Shortages, compare
+from fairbind.scheduling.cycle.gangs.shortages import NOT_TRIED, Shortage, Shortages, compare
 from fairbind.scheduling.cycle.gangs.slots import Slots, sum_by_domain
+from fairbind.scheduling.cycle.gangs.tries import Tries
 from fairbind.scheduling.cycle.order.task_queues import Choice, ClassQueue, SortKey
 from fairbind.scheduling.cycle.servers.shapes import PinnedShape, Shape
 from fairbind.scheduling.cycle.waits.explain import Refusals
@@ -34,13 +35,14 @@ MAX_DOMAINS_TRIED = 16
 
 
 class Gangs:
-    """The groups of one draft. failed: those whose minimum did not fit, and why, by name.
+    """The groups of one draft. failed: those whose minimum did not fit, and why, by name. tries: see there.
 
     _queues_of: the queues of each group. _standing: the groups whose minimum is placed. _partial: those that are left
     out, because it is not known where some of their tasks may go, or their tenant may have no more now.
     """
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: Draft, now: float, find_owner: Callable[[str], str] | None) -> None:
+        """Begin with none placed. now, find_owner: see `run_cycle`."""
         self.failed: dict[str, Shortage] = {}
         self._draft = draft
         self._slots = Slots(draft.shapes, draft.free, draft.topology)
@@ -48,6 +50,8 @@ class Gangs:
         self._standing: set[str] = set()
         self._partial = {each.group.name for each in draft.snapshot.stale if each.group is not None}
         self._queues_of = self._group_queues()
+        self._find_owner = find_owner
+        self.tries = Tries(now, self._find_owners())
         self._largest_r = np.maximum(draft.snapshot.servers.capacity_kr.max(axis=0, initial=0), 1)
 
     def list_begun(self) -> list[str]:
@@ -82,7 +86,7 @@ class Gangs:
         return _get_group(self._get_queues(name)[0]).lacking
 
     def place(self, name: str) -> bool:
-        """Place the minimum of an open group; False when it does not fit, and is out of this cycle."""
+        """Place the minimum of an open group; False when it does not fit or is not tried, and is out of this cycle."""
         shortage = self._find_shortage(name)
         if shortage is None:
             self._standing.add(name)
@@ -101,6 +105,8 @@ class Gangs:
             if name in self._standing or name in self._partial or not left:
                 continue
             known, group = self.failed.get(name), _get_group(left[0])
+            if known is NOT_TRIED and not complete:
+                continue
             if known is None and (complete or all(queue.fits_nowhere for queue in left)):
                 known = self._shortages.find_any(left, group)
             if known is not None:
@@ -111,6 +117,9 @@ class Gangs:
     def explain(self, queue: ClassQueue, shortage: Shortage, refusals: Refusals, rivals: Rivals | None) -> Wait:
         """Return the wait of a class of a group that does not fit."""
         task_class, group = queue.task_class, _get_group(queue)
+        if not shortage.is_tried:
+            told = GroupWait(group.name, group.lacking, 0, note=group.note, is_tried=False)
+            return Wait(task_class, queue.first, queue.waiting, (), group=told)
         answer = self._shortages.answer(queue, shortage, group.lacking)
         is_asked = rivals is not None and answer.at_limit is None
         return Wait(
@@ -148,7 +157,13 @@ class Gangs:
         """Return the queues of a group. A draft that looks at all again has some more, each group's all at once."""
         if name not in self._queues_of:
             self._queues_of = self._group_queues()
+            self.tries.owner_of = self._find_owners()
         return self._queues_of[name]
+
+    def _find_owners(self) -> dict[str, str]:
+        """Return who has each group; nothing where tries are not bounded."""
+        find_owner, queues_of = self._find_owner, self._queues_of
+        return {name: find_owner(each[0].task_class.tenant) for name, each in queues_of.items()} if find_owner else {}
 
     def _group_queues(self) -> dict[str, list[ClassQueue]]:
         queues_of: dict[str, list[ClassQueue]] = {}
@@ -169,6 +184,15 @@ class Gangs:
         shortage = self._shortages.find(queues, group)
         if shortage is not None:
             return shortage
+        if not self.tries.may_try(name):
+            return NOT_TRIED
+        shortage = self._try_all(queues, group)
+        if shortage is not None:
+            self.tries.note_failed(name)
+        return shortage
+
+    def _try_all(self, queues: Sequence[ClassQueue], group: TaskGroup) -> Shortage | None:
+        """Place the minimum in the domain that suits it best, if it has a topology, or on all servers, or nothing."""
         if group.topology is None:
             return self._try(queues, group, None)
         best: Shortage | None = None

@@ -48,7 +48,7 @@ class Shortage:
 
     fitting: so many of its tasks fit. short: what the others ask for. lacking_r: so much more must be free, length R;
     empty: enough is. answers: by class, as far as a try has shown them. missing_slots: for so many tasks more of the
-    only class there must be free capacity; 0: not counted so.
+    only class there must be free capacity; 0: not counted so. is_tried: see `GroupWait`.
     """
 
     fitting: int
@@ -56,6 +56,10 @@ class Shortage:
     lacking_r: tuple[int, ...] = ()
     answers: Mapping[TaskClass, Answer] = field(default_factory=dict)
     missing_slots: int = 0
+    is_tried: bool = True
+
+
+NOT_TRIED = Shortage(0, is_tried=False)
 
 
 class Shortages:

@@ -56,6 +56,8 @@ def list_blocked(waits: Iterable[Wait]) -> Iterator[Sequence[Wait]]:
     """
     found: list[Wait] = []
     for wait in waits:
+        if wait.group is not None and not wait.group.is_tried:
+            continue
         task_class = wait.task_class
         if found and task_class.tenant == found[0].task_class.tenant:
             if wait.group is not None and found[0].group is not None and wait.group.name == found[0].group.name:
