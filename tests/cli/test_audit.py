@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from cluster.builders import Json, make_node, make_pod
 from fairbind.cli import main
 from fairbind.cli.audit import MOST_ROWS, describe_report, format_report
 from fairbind.model.overview import ClusterOverview, TenantOverview
 from fairbind.scheduling.fair_shares.audit import AuditReport, Cause, Finding
 from fairbind.what_if.snapshot_file import format_snapshot
-from what_if.snapshots import make_tenant, make_two_tenants
+from what_if.snapshots import make_snapshot, make_tenant, make_two_tenants
 
 ENVY = Finding("b", "a", 0.0, 0.75, Cause.HISTORY)
+LATER = "2026-01-01T01:00:00Z"
 ALONE = Finding("b", None, 0.0, 0.5, Cause.INDIVISIBLE)
 
 
@@ -162,6 +164,29 @@ def test_a_snapshot_is_audited_as_a_cluster_is(tmp_path: Path, capsys: pytest.Ca
     assert "FILE: must be left out beside --context" in capsys.readouterr().err
     assert main(["problem", str(path), "-o", "json"]) == 0
     assert [tenant["name"] for tenant in json.loads(capsys.readouterr().out)["tenants"]] == ["a", "b"]
+
+
+def make_group(number: int, cpu: str) -> Json:
+    marks = {"kueue.x-k8s.io/pod-group-total-count": "2"}
+    labels = {"kueue.x-k8s.io/pod-group-name": "g"}
+    return make_pod(f"m{number}", namespace="a", requests={"cpu": cpu}, labels=labels, annotations=marks, created=LATER)
+
+
+def test_what_is_free_and_too_scattered_for_a_group_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Six cores stay free, two on each node, when the pods without a group have started."""
+    names = ("n-1", "n-2", "n-3")
+    nodes = [make_node(name, labels={"name": name}, allocatable={"cpu": "3", "pods": "9"}) for name in names]
+    single = [make_pod(f"on-{n}", namespace="a", requests={"cpu": "1"}, nodeSelector={"name": n}) for n in names]
+    path = tmp_path / "cluster.json"
+    for cpu, scattered in (("3", {"cpu": 6.0}), ("4", {})):
+        pods = [make_group(0, cpu), make_group(1, cpu), *single]
+        path.write_text(format_snapshot(make_snapshot(nodes=nodes, pods=pods)), encoding="utf-8")
+        assert main(["audit", str(path), "-o", "json"]) == 0
+        found = json.loads(capsys.readouterr().out)["scattered"]
+        assert {resource: amount for resource, amount in found.items() if resource == "cpu"} == scattered
+        assert main(["audit", str(path)]) == 0
+        told = "Free, but too scattered for a group that waits: 6 cpu" in capsys.readouterr().out
+        assert told == bool(scattered)
 
 
 def test_it_does_not_load_the_library_that_runs_the_operator() -> None:

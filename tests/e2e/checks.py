@@ -165,7 +165,7 @@ class View:
 
         objects: what else keeps a pod from a node. waits: which pods wait.
         """
-        left = {name: self._compute_left(name) for name in self.nodes}
+        left = {name: self.compute_left(name) for name in self.nodes}
         return [
             f"{pod['metadata']['namespace']}/{pod['metadata']['name']} fits on {name}"
             for pod in self.pods
@@ -177,7 +177,8 @@ class View:
             and not objects(pod, node)
         ]
 
-    def _compute_left(self, node: str) -> Amounts:
+    def compute_left(self, node: str) -> Amounts:
+        """Return what a node has left."""
         used = self.used.get(node, {})
         return {resource: amount - used.get(resource, 0) for resource, amount in self.allocatable(node).items()}
 

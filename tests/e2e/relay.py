@@ -47,6 +47,8 @@ class Flows:
         self.cut()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(PATIENCE_SECONDS)
+        if self._listener is not None:
+            self._listener.close()
         self._loop.close()
 
     def cut(self) -> None:
@@ -60,16 +62,20 @@ class Flows:
     async def _cut(self) -> None:
         if self._listener is not None:
             self._loop.remove_reader(self._listener)
-            self._listener.close()
-            self._listener = None
+            with contextlib.suppress(OSError):  # it was cut before
+                self._listener.shutdown(socket.SHUT_RDWR)  # it keeps its port, which nobody else is given
+            self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _mend(self) -> None:
         # Not a server of asyncio: closed while it accepts, that one forgets the connection instead of closing it.
-        self._listener = socket.create_server(("127.0.0.1", self.port))
-        self._listener.setblocking(False)
+        if self._listener is None:
+            self._listener = socket.create_server(("127.0.0.1", self.port))
+            self._listener.setblocking(False)
+        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._listener.listen()
         self._loop.add_reader(self._listener, self._accept, self._listener)
 
     def _accept(self, listener: socket.socket) -> None:

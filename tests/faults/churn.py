@@ -14,6 +14,7 @@ from e2e.api import ApiError
 from e2e.objects import make_name, make_pod
 from e2e.waiting import PATIENCE_SECONDS
 from faults.constraints import draw_constraints
+from faults.groups import draw_members, get_group, make_successor
 from faults.storage import LOCAL, MADE, make_claim
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ SHORT_LIVES = 0.2
 """The part of the pods that end by themselves."""
 CLAIMING, CLAIMING_NAME = 0.15, "claiming"
 """The part of the pods that have a claim. Half of these claims are left when their pod is deleted, and go later."""
+GROUPS = 0.1
+"""The part of what is made that is a group. It is deleted whole, or loses a pod in whose place another one comes."""
 RELIST_STEPS = 50
 TIMEOUT_SECONDS = 5.0
 
@@ -36,14 +39,18 @@ TIMEOUT_SECONDS = 5.0
 class Churn:
     """Creates and deletes pods in these namespaces from a thread of its own, while it is not paused."""
 
-    def __init__(self, api: Api, namespaces: list[str], target: int, seed: int, per_second: float) -> None:
-        """api: is closed in the end. target: about so many pods there are."""
+    def __init__(
+        self, api: Api, namespaces: list[str], target: int, seed: int, per_second: float, *, groups: bool = False
+    ) -> None:
+        """api: is closed in the end. target: about so many pods there are. groups: whether some are in groups."""
         self._api = api
         self._namespaces = namespaces
         self._target = target
         self._random = random.Random(seed)
         self._pause_seconds = 1.0 / per_second
+        self._groups = GROUPS if groups else 0.0
         self._alive: list[tuple[str, str]] = []
+        self._group_of: dict[tuple[str, str], str] = {}
         self._step = threading.Lock()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="churn", daemon=True)
@@ -82,19 +89,50 @@ class Churn:
     def _do_one(self) -> None:
         is_short = len(self._alive) < self._target * self._random.uniform(0.9, 1.1)
         if is_short:
-            namespace = self._random.choice(self._namespaces)
-            has_claim = self._random.random() < CLAIMING
-            pod = self._draw_pod(CLAIMING_NAME if has_claim else "pod")
-            if has_claim:
-                self._give_claim(namespace, pod)
-            self._api.post(f"/api/v1/namespaces/{namespace}/pods", pod)
-            self._alive.append((namespace, pod["metadata"]["name"]))
-            self.created += 1
-        else:
-            namespace, name = self._alive.pop(self._random.randrange(len(self._alive)))
+            self._make_some(self._random.choice(self._namespaces))
+            return
+        namespace, name = self._random.choice(self._alive)
+        if (namespace, name) not in self._group_of:
             if name.startswith(CLAIMING_NAME) and self._random.random() < 0.5:
                 self._delete_claim(namespace, name)
-            self._api.delete(f"/api/v1/namespaces/{namespace}/pods/{name}", {"gracePeriodSeconds": 0})
+            self._delete(namespace, name)
+        elif self._random.random() < 0.5:
+            self._replace(namespace, name)
+        else:
+            group = self._group_of[namespace, name]
+            for each in [pod for pod, of in self._group_of.items() if pod[0] == namespace and of == group]:
+                self._delete(*each)
+
+    def _make_some(self, namespace: str) -> None:
+        """Make a pod, or a group of them."""
+        if self._random.random() < self._groups:
+            for member in draw_members(self._random):
+                self._create(namespace, member)
+            return
+        has_claim = self._random.random() < CLAIMING
+        pod = self._draw_pod(CLAIMING_NAME if has_claim else "pod")
+        if has_claim:
+            self._give_claim(namespace, pod)
+        self._create(namespace, pod)
+
+    def _create(self, namespace: str, pod: Json) -> None:
+        name = namespace, pod["metadata"]["name"]
+        self._api.post(f"/api/v1/namespaces/{namespace}/pods", pod)
+        self._alive.append(name)
+        if group := get_group(pod):
+            self._group_of[name] = group
+        self.created += 1
+
+    def _delete(self, namespace: str, name: str) -> None:
+        self._alive.remove((namespace, name))
+        self._group_of.pop((namespace, name), None)
+        self._api.delete(f"/api/v1/namespaces/{namespace}/pods/{name}", {"gracePeriodSeconds": 0})
+
+    def _replace(self, namespace: str, name: str) -> None:
+        """Delete a pod of a group, and make another one at once, as a controller does."""
+        lost = self._api.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
+        self._delete(namespace, name)
+        self._create(namespace, make_successor(lost))
 
     def _give_claim(self, namespace: str, pod: Json) -> None:
         """Make a claim with the pod's own name."""
@@ -115,11 +153,13 @@ class Churn:
         )
 
     def _relist(self) -> None:
-        self._alive = [
-            (namespace, pod["metadata"]["name"])
+        there = {
+            (namespace, pod["metadata"]["name"]): get_group(pod)
             for namespace in self._namespaces
             for pod in self._api.items(f"/api/v1/namespaces/{namespace}/pods", resourceVersion="0")
-        ]
+        }
+        self._alive = list(there)
+        self._group_of = {pod: group for pod, group in there.items() if group}
         alive = set(self._alive)
         for namespace in self._namespaces:
             for claim in self._api.items(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"):

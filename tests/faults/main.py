@@ -56,7 +56,8 @@ class Outcome:
     between. waited: for so many of these seconds an operator that could run waited for a processor, by the kernel's
     account; the longer of both operators. found: what must not be. changes: how often the lease changed hands. missing:
     what was not as ever to the last, where that took longer than `STEADY_SECONDS`. binds, opened: how many pods were
-    bound, and how many gates were opened, meanwhile.
+    bound, and how many gates were opened, meanwhile. groups: how many groups stood
+    at the end. torn: how many were torn then, or for too long.
     """
 
     number: int
@@ -73,6 +74,8 @@ class Outcome:
     waited: float = 0.0
     missing: list[str] = field(default_factory=list)
     opened: int = 0
+    groups: int = 0
+    torn: int = 0
 
     def judge(self, notice: float) -> None:
         """Say it in a word. notice: seconds in which nobody can know of the fault."""
@@ -246,7 +249,8 @@ def try_fault(world: World, drawn: Draw, begin: float) -> Outcome:
         found = restart_ended(world, drawn)
         steady, missing = wait_steady(world)
     waits = [compute_wait(replica.read_wait(), waits_before[replica.name]) for replica in world.replicas]
-    found += world.judge.judge()
+    torn = world.torn.find()
+    found += world.judge.judge() + torn
     found += View.take(world.api).find_overcommitted() + find_what_stays_broken(world)
     done = Counter(deed.what for deed in world.judge.deeds) - done_before
     outcome = Outcome(
@@ -262,6 +266,8 @@ def try_fault(world: World, drawn: Draw, begin: float) -> Outcome:
         found=found,
         waited=round(max(waits), 2),
         opened=done[OPENED],
+        groups=world.torn.whole,
+        torn=len(torn),
     )
     outcome.missing = missing[:MOST_MISSING] if steady is None or steady > STEADY_SECONDS else []
     outcome.judge(max(fault.kind.notice for fault in drawn.faults))
@@ -294,6 +300,7 @@ def wait_steady(world: World) -> tuple[float | None, list[str]]:
     """
     began_at = time.monotonic()
     world.churn.pause()
+    world.torn.begin()
     probes: dict[str, str] = {}
     changed: set[str] = set()
     missing: list[str] = []
@@ -323,13 +330,14 @@ def find_missing(world: World, probes: dict[str, str], changed: set[str]) -> lis
         if path not in changed:
             world.change_spec(path)
             changed.add(path)
+    view = View.take(world.api)
+    waiting = world.find_forgotten(view)  # looked at each time, as it notes which groups are torn
     unbound = [path for path in probes.values() if not world.api.get(path)["spec"].get("nodeName")]
     if unbound:
         return [f"{path} is not bound" for path in unbound]
-    view = View.take(world.api)
     unheeded = [f"the spec of {path} is not heeded" for path in WATCHED if not world.is_heeded(path)]
     miscounted = [f"the status of {name} miscounts its pods" for name in find_miscounted(world, view)]
-    return [*unheeded, *miscounted] or [*world.find_forgotten(view), *world.find_left_behind()]
+    return [*unheeded, *miscounted] or [*waiting, *world.find_left_behind()]
 
 
 def find_miscounted(world: World, view: View) -> list[str]:
@@ -364,7 +372,7 @@ def describe(outcome: Outcome) -> str:
     steady = "-" if outcome.steady is None else f"{outcome.steady:.1f}"
     line = f"{outcome.number:5} {outcome.verdict:12} {outcome.kind}: {outcome.seconds:.1f} s, steady after {steady} s"
     line += f" (stalls {outcome.stalls:.1f} s, waited {outcome.waited:.1f} s)"
-    line += f", {outcome.binds} bound, {outcome.changes} changes of the lead"
+    line += f", {outcome.binds} bound, {outcome.changes} changes of the lead, {outcome.groups} groups"
     return "\n".join([line, *(f"      {what}" for what in [*outcome.found[:5], *outcome.missing])])
 
 

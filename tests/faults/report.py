@@ -51,6 +51,8 @@ def make_page(heads: list[Line], faults: list[Line], link: str) -> str:
         "binds": f"{sum(line['binds'] for line in faults):,}",
         "changes": f"{sum(line['changes'] for line in faults):,}",
         "twice": f"{sum('bound twice' in what for line in faults for what in line['found']):,}",
+        "torn": f"{sum(line.get('torn', 0) for line in faults):,}",
+        "grouped": f"{sum('torn' in line for line in faults if line['mode'] == BIND):,}",
         "verdicts": describe_verdicts(faults),
         "table": make_table(faults),
         "broken": make_list(faults),

@@ -41,6 +41,8 @@ def test_short_faults_break_nothing(tmp_path: Path, mode: str, count: int, seed:
     assert [fault for fault in faults if fault["verdict"] not in {"held", "late"}] == []
     assert sum(fault["binds"] for fault in faults) > count
     assert (sum(fault["opened"] for fault in faults) > count) == (mode == GATE)
+    assert (sum(fault["groups"] for fault in faults) > count) == (mode == BIND)
+    assert sum(fault["torn"] for fault in faults) == 0
     assert sum(fault["changes"] for fault in faults) >= 1, "faults that never change the lead try little"
 
 

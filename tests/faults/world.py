@@ -27,6 +27,7 @@ from e2e.waiting import wait_for
 from e2e.workloads import create_object
 from faults.churn import TIMEOUT_SECONDS, Churn
 from faults.constraints import Constraints
+from faults.groups import KEPT_SECONDS, TornGroups, count_whole, describe_incomplete, find_incomplete, get_group
 from faults.judge import KUBE_SCHEDULER, Judge, add_bodies, read_token_id
 from faults.service import SERVICE, ServiceProxy
 from faults.storage import CLAIMS, VOLUMES, Storage, find_left_behind
@@ -171,6 +172,7 @@ class World:
         self._tools = tools
         self._secrets = 0
         self.replicas: list[Replica] = []
+        self.torn = TornGroups()
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
@@ -216,7 +218,9 @@ class World:
 
     def _start_churn(self, stack: contextlib.ExitStack) -> None:
         api = APIS[self.mode].connect(self.plane.kubeconfig, timeout_seconds=TIMEOUT_SECONDS)
-        self.churn = Churn(api, list(NAMESPACES), ROOM_PODS * 5 // 4, self._seed, CHURN_PER_SECOND)
+        self.churn = Churn(
+            api, list(NAMESPACES), ROOM_PODS * 5 // 4, self._seed, CHURN_PER_SECOND, groups=self.mode == BIND
+        )
         self.churn.start()
         stack.callback(self.churn.stop)
 
@@ -306,7 +310,17 @@ class World:
     def find_forgotten(self, view: View) -> list[str]:
         """Return waiting pods for which some node has room, with volumes and where their constraints let them go."""
         constraints = self._read_constraints(view)
-        return view.find_forgotten(objects=constraints.find_objections, waits=self.is_waiting)
+        alone = view.find_forgotten(
+            objects=constraints.find_objections, waits=lambda pod: self.is_waiting(pod) and not get_group(pod)
+        )
+        return [*alone, *self.find_incomplete(view)]
+
+    def find_incomplete(self, view: View) -> list[str]:
+        """Return the groups that could stand whole and do not, and note which are torn."""
+        incomplete = find_incomplete(view, self.is_waiting)
+        self.torn.look(incomplete)
+        self.torn.whole = count_whole(view, self.is_waiting)
+        return describe_incomplete(incomplete)
 
     def is_waiting(self, pod: Json) -> bool:
         """Tell whether a pod waits for the operators, or for kube-scheduler at their word."""
@@ -375,7 +389,7 @@ class World:
         clock = folder / "clock"
         clock.write_bytes(bytes(8))
         preload = {} if library is None else {"LD_PRELOAD": str(library), "CLOCK_STEP_FILE": str(clock)}
-        arguments = self.scheduler.compute_arguments(find_free_ports(1)[0])
+        arguments = [*self.scheduler.compute_arguments(find_free_ports(1)[0]), f"--kept-place-seconds={KEPT_SECONDS}"]
         if self.mode == EXTENDER:
             arguments += [f"--extender-service={SERVICE}", f"--extender-pod-ip=10.1.2.{number + 1}"]
         return Replica(name, self, folder, wire, relay, arguments, preload=preload)

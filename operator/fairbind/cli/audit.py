@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
 
-from fairbind.cli.cluster_listing import Source, read_cluster
+from fairbind.cli.cluster_listing import Source, read_objects
 from fairbind.cli.documents import format_document
 from fairbind.cli.mechanisms.tables import find_width, lay_out, wrap
 from fairbind.cli.pod_groups import choose_tenants
 from fairbind.cluster.cache.cache import ClusterCache
+from fairbind.cluster.cache.overview import find_scattered
 from fairbind.cluster.cache.tenant_paths import list_inner, name_path
+from fairbind.cluster.objects.quantity import format_amounts
+from fairbind.kube.operator.administration_log import AdministrationLog
 from fairbind.model.overview import ClusterOverview, TenantOverview
 from fairbind.scheduling.fair_shares.audit import AuditReport, Finding, audit, make_audit_scene
 from fairbind.scheduling.fair_shares.problem import make_exact_problem, solve_exactly
+from fairbind.what_if.listed_objects import ListedObjects, build_cache
+from fairbind.what_if.trial import Trial
 
 MOST_ROWS = 20
 """A table shows so many findings of a kind; JSON and YAML have all."""
@@ -23,8 +29,10 @@ MOST_ROWS = 20
 
 def print_audit(source: Source, output: str) -> None:
     """Look at a cluster and print the audit. Raises as `read_objects` does."""
-    cache = read_cluster(source)
+    listed = read_objects(source)
+    cache = build_cache(listed, observer=AdministrationLog())
     policy, overview, report = compute_report(cache)
+    overview = replace(overview, scattered=compute_scattered(listed, cache))
     if output in {"json", "yaml"}:
         click.echo(format_document(describe_report(policy, overview, report), output))
     else:
@@ -44,6 +52,16 @@ def compute_report(cache: ClusterCache) -> tuple[str, ClusterOverview, AuditRepo
     )
 
 
+def compute_scattered(listed: ListedObjects, cache: ClusterCache) -> Mapping[str, float]:
+    """Return what is free and too scattered for a group that waits, by resource, once nothing more can start."""
+    snapshot = cache.build_snapshot(whole=True)
+    if not any(each.group is not None and each.blocked is None for each in snapshot.task_classes):
+        return {}
+    trial = Trial(listed)
+    trial.decide()
+    return find_scattered(trial.operator.waits, snapshot.resources)
+
+
 def describe_report(policy: str, overview: ClusterOverview, report: AuditReport) -> dict[str, Any]:
     """Return the audit as JSON values."""
     inner = {tenant.name: _describe_tenant(tenant) for tenant in list_inner(overview)}
@@ -51,6 +69,7 @@ def describe_report(policy: str, overview: ClusterOverview, report: AuditReport)
         "policy": policy,
         "compared": report.compared,
         "shareError": overview.share_error,
+        "scattered": dict(overview.scattered),
         "tenants": {tenant.name: _describe_tenant(tenant) for tenant in overview.tenants},
         **({"innerTenants": inner} if inner else {}),
         "envy": [_describe(finding) for finding in report.envies],
@@ -95,7 +114,11 @@ def format_report(policy: str, overview: ClusterOverview, report: AuditReport) -
     lines = [*wrap(told, width=find_width()), "", *lay_out(rows), *others]
     lines += ["", *_format_findings("Envy: who could run more with what another holds", report.envies)]
     alone = "Sharing incentive: who could run more in a cluster of its own"
-    return [*lines, "", *_format_findings(alone, report.sharing_incentive_violations)]
+    lines += ["", *_format_findings(alone, report.sharing_incentive_violations)]
+    if overview.scattered:
+        amounts = ", ".join(f"{amount} {resource}" for resource, amount in format_amounts(overview.scattered).items())
+        lines += ["", *wrap(f"Free, but too scattered for a group that waits: {amounts}.", width=find_width())]
+    return lines
 
 
 def _find_excess(tenant: TenantOverview) -> float:
