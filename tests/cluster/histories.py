@@ -261,6 +261,7 @@ class HistoricWorld:
         finds_rivals: bool = True,
         may_have: Callable[[str, int], bool] = lambda _tenant, _count: True,
         reservations: Reservations | None = None,
+        find_owner: Callable[[str], str] | None = None,
     ) -> CycleReport:
         self._spend(self._draw.uniform(0.0, self._history.longest_cycle_seconds))
         report = run_cycle(
@@ -275,6 +276,7 @@ class HistoricWorld:
             finds_rivals=finds_rivals,
             may_have=may_have,
             reservations=reservations,
+            find_owner=find_owner,
         )
         how = "all" if unschedulable is None else "by memory"
         end = "complete" if report.complete else "more"
