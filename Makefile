@@ -89,6 +89,10 @@ exam-e2e: install ## Kubernetes' own end-to-end specs of scheduling, with kube-s
 exam-frameworks: install ## operators of others that make groups of pods, built from their modules, with fairbind on a local control plane (ONLY=pytest's expression)
 	@exec $(VENV)/python tests/frameworks/exam.py $(if $(ONLY),--only "$(ONLY)")
 
+.PHONY: exam-karpenter
+exam-karpenter: install ## Karpenter with its kwok provider, built from its module, beside fairbind: what it buys, and for whom (a quarter of an hour; ONLY=pytest's expression)
+	@exec $(VENV)/python tests/karpenter/exam.py $(if $(ONLY),--only "$(ONLY)")
+
 .PHONY: soak
 soak: install ## let a million pods and 10,000 tenants come and go, and judge what stays in memory (LIVES=number)
 	@PYTHONPATH=tests exec $(VENV)/python tests/soak/soak.py --lives "$(or $(LIVES),1000000)"

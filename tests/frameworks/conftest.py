@@ -17,7 +17,7 @@ from e2e.operators import Operator, start_operator
 from frameworks.cases import CASES, FAIRBIND, SPARK_CASE, Case
 from frameworks.emitters import PROGRAMS
 from frameworks.network import list_others, open_loopback
-from frameworks.running import install_crds, running
+from frameworks.running import find_pod_groups, install_crds, running
 from localplane.plane import ControlPlane
 from localplane.tools import DEFAULT, FRAMEWORKS, ensure_tools
 
@@ -58,7 +58,7 @@ def cluster(say: Callable[[str], None]) -> Iterator[Cluster]:
     tools = ensure_tools([*DEFAULT, "kubectl", *FRAMEWORKS], say)
     with LastingPlane(tools) as plane, Cluster.connect(plane.kubeconfig, tools, plane) as cluster:
         cluster.install_chart({"operator": {"enabled": False}})
-        install_crds(cluster, *PROGRAMS)
+        install_crds(cluster, *PROGRAMS, further=find_pod_groups())
         yield cluster
 
 

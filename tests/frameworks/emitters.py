@@ -6,7 +6,7 @@ What people set is in the page of each framework (docs/frameworks), which the ex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,14 +40,14 @@ class Place:
 class Program:
     """An operator of others.
 
-    module: of the sources. crds: folder of its CRDs. hooks: file of its webhook configurations. selectors: by webhook,
+    module: of the sources. crds: folders of its CRDs. hooks: file of its webhook configurations. selectors: by webhook,
     the label that pods have for which it is asked, as the operator's own installation has it. start: arguments and a
     configuration file's content. settings: its environment.
     """
 
     name: str
     module: str
-    crds: str
+    crds: Sequence[str]
     start: Callable[[Place], tuple[list[str], Json | None]]
     hooks: str = ""
     selectors: Mapping[str, str] = field(default_factory=dict)
@@ -156,7 +156,7 @@ def set_spark(place: Place) -> Mapping[str, str]:
 JOBSET = Program(
     "jobset",
     "sigs.k8s.io/jobset",
-    "config/components/crd/bases",
+    ("config/components/crd/bases",),
     start_jobset,
     "config/components/webhook/manifests.yaml",
     {"mpod.kb.io": "jobset.sigs.k8s.io/jobset-name", "vpod.kb.io": "jobset.sigs.k8s.io/jobset-name"},
@@ -164,27 +164,27 @@ JOBSET = Program(
 LWS = Program(
     "lws",
     "sigs.k8s.io/lws",
-    "config/crd/bases",
+    ("config/crd/bases",),
     start_lws,
     "config/webhook/manifests.yaml",
     {"mpod.kb.io": "leaderworkerset.sigs.k8s.io/name", "vpod.kb.io": "leaderworkerset.sigs.k8s.io/name"},
 )
-KUBERAY = Program("kuberay", "github.com/ray-project/kuberay/ray-operator", "config/crd/bases", start_kuberay)
+KUBERAY = Program("kuberay", "github.com/ray-project/kuberay/ray-operator", ("config/crd/bases",), start_kuberay)
 TRAINER = Program(
     "trainer",
     "github.com/kubeflow/trainer/v2",
-    "manifests/base/crds",
+    ("manifests/base/crds",),
     start_trainer,
     "manifests/base/webhook/manifests.yaml",
 )
-MPI = Program("mpi-operator", "github.com/kubeflow/mpi-operator", "manifests/base", start_mpi)
+MPI = Program("mpi-operator", "github.com/kubeflow/mpi-operator", ("manifests/base",), start_mpi)
 SPARK = Program(
-    "spark-operator", "github.com/kubeflow/spark-operator/v2", "config/crd/bases", start_spark, settings=set_spark
+    "spark-operator", "github.com/kubeflow/spark-operator/v2", ("config/crd/bases",), start_spark, settings=set_spark
 )
 SPARK_WEBHOOK = Program(
     "spark-operator",
     "github.com/kubeflow/spark-operator/v2",
-    "config/crd/bases",
+    ("config/crd/bases",),
     start_spark_webhook,
     "config/webhook/manifests.yaml",
     {"mutate-pod.sparkoperator.k8s.io": "sparkoperator.k8s.io/launched-by-spark-operator"},

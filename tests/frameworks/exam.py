@@ -10,6 +10,7 @@ import argparse
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,21 +24,24 @@ ASKED = "FAIRBIND_FRAMEWORKS"
 OWN_NETWORK = ("unshare", "--net", "--map-root-user")
 
 
-def main() -> None:
-    """Build what is missing and run the tests in a network of their own, in the place of this process."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def run_in_own_network(description: str, folder: Path, asked: str, programs: Sequence[str]) -> None:
+    """Build what is missing and run the tests of a folder in a network of their own, in the place of this process.
+
+    asked: the variable that is set where pytest may collect them. programs: of others, besides a control plane's.
+    """
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--only", metavar="EXPRESSION", default="", help="pytest's expression that chooses tests")
     arguments = parser.parse_args()
-    ensure_tools([*DEFAULT, "kubectl", *FRAMEWORKS])
-    for module, path in SOURCES:
-        find_module_folder(module, path)
+    ensure_tools([*DEFAULT, "kubectl", *programs])
     if shutil.which(OWN_NETWORK[0]) is None:
-        sys.exit("the operators listen on all addresses, so they need a network of their own: install unshare")
+        sys.exit("these programs listen on all addresses, so they need a network of their own: install unshare")
     chosen = ["-k", arguments.only] if arguments.only else []
-    options = ["-v", "-p", "no:xdist", "--timeout=1800", str(ROOT / "tests" / "frameworks"), *chosen]
+    options = ["-v", "-p", "no:xdist", "--timeout=1800", str(folder), *chosen]
     command = [*OWN_NETWORK, sys.executable, "-m", "pytest", *options]
-    os.execvpe(command[0], command, {**os.environ, ASKED: "yes"})
+    os.execvpe(command[0], command, {**os.environ, asked: "yes"})
 
 
 if __name__ == "__main__":
-    main()
+    for module, path in SOURCES:
+        find_module_folder(module, path)
+    run_in_own_network(__doc__, Path(__file__).parent, ASKED, FRAMEWORKS)

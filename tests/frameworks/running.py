@@ -14,7 +14,7 @@ import socket
 import ssl
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,12 +88,17 @@ class Certificate:
         return {"metadata": {"name": WEBHOOK_SECRET}, "data": encoded, "type": "kubernetes.io/tls"}
 
 
-def install_crds(cluster: Cluster, *programs: Program) -> None:
-    """Apply the CRDs of these operators and of the PodGroups that several write, and wait until they are served."""
-    files = [find_module_folder(module, path) / file for module, path, file in POD_GROUPS]
+def find_pod_groups() -> list[Path]:
+    """Return the files of the CRDs that several operators write to."""
+    return [find_module_folder(module, path) / file for module, path, file in POD_GROUPS]
+
+
+def install_crds(cluster: Cluster, *programs: Program, further: Sequence[Path] = ()) -> None:
+    """Apply the CRDs of these operators and of further files, and wait until they are served."""
+    files = [*further]
     for program in programs:
-        folder = find_module_folder(program.name, program.module) / program.crds
-        files += [path for path in sorted(folder.glob("*.yaml")) if is_crd(path)]
+        sources = find_module_folder(program.name, program.module)
+        files += [path for crds in program.crds for path in sorted((sources / crds).glob("*.yaml")) if is_crd(path)]
     for file in files:
         cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(file))
     wait_for(lambda: are_crds_served(cluster.api), describe="the operators' CRDs to be served")

@@ -156,7 +156,7 @@ def test_the_changelog_has_what_breaks_what_is_new_and_what_was_wrong() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["kubernetes", "kubernetes-1.34", "cluster", "kind", "prometheus", "workflows", *FRAMEWORKS]
+    "module", ["kubernetes", "kubernetes-1.34", "cluster", "kind", "prometheus", "workflows", "karpenter", *FRAMEWORKS]
 )
 def test_programs_are_pinned_by_hash(module: str) -> None:
     folder = ROOT / "deploy" / "tools" / "local" / "go" / module

@@ -66,12 +66,13 @@ TOOLS: Mapping[str, Tool] = {
         Tool("trainer", "trainer", "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager", 60),
         Tool("mpi-operator", "mpi-operator", "github.com/kubeflow/mpi-operator/cmd/mpi-operator", 90),
         Tool("spark-operator", "spark-operator", "github.com/kubeflow/spark-operator/v2/cmd/operator", 120),
+        Tool("karpenter", "karpenter", "sigs.k8s.io/karpenter/kwok", 120),
     )
 }
 DEFAULT = ("etcd", "kube-apiserver", "kube-controller-manager", "kwok", "helm")
 FRAMEWORKS = ("jobset", "lws", "kuberay", "trainer", "mpi-operator", "spark-operator")
 """Operators of others that make groups of pods, each from a module of ours with its name: `make framework-tools`."""
-USUAL = tuple(name for name in TOOLS if name not in {"scheduling-exam", *FRAMEWORKS})
+USUAL = tuple(name for name in TOOLS if name not in {"scheduling-exam", "karpenter", *FRAMEWORKS})
 """What `make tools` builds: all but what no test of CI runs."""
 
 
@@ -248,7 +249,7 @@ def _compute_flags(module: str) -> list[str]:
     plain = ["-trimpath", "-buildvcs=false"]
     if module == "prometheus":
         return [*plain, "-ldflags=-s -w", "-tags=remove_all_sd,enable_kubernetes_sd"]
-    if module in FRAMEWORKS:
+    if module in {"karpenter", *FRAMEWORKS}:
         return [*plain, "-ldflags=-s -w"]
     numbers = OLDER_KUBERNETES.get(module.removeprefix("kubernetes-"), KUBERNETES_VERSION)
     major, minor, _ = numbers
