@@ -34,6 +34,7 @@ from perf.measure import MeasureError
 from perf.workload import BenchPod
 
 OURS, THEIRS, LIMIT, GATE_LIMIT = "fairbind", "kube-scheduler", "bare binds", "bare openings"
+GROUPS = "groups of 100"
 NAMESPACE = "fairbind-system"
 READY_TIMEOUT_SECONDS = 120.0
 STOP_SECONDS = 15.0
@@ -60,12 +61,14 @@ class Chart:
 class Scheduler(Protocol):
     """A scheduler that can be started and stopped.
 
-    scheduler: the name that its pods carry. namespace_labels: of the namespaces of its pods.
+    scheduler: the name that its pods carry. namespace_labels: of the namespaces of its pods. group_size: so many pods
+    start together; 0: each by itself.
     """
 
     name: str
     scheduler: str
     namespace_labels: Mapping[str, str]
+    group_size: int
 
     async def prepare(self, api: ApiClient) -> None:
         """Make the cluster ready, before pods are created and before the start."""
@@ -90,6 +93,7 @@ class Fairbind:
     name = OURS
     scheduler = "fairbind"
     namespace_labels: Mapping[str, str] = {}
+    group_size = 0
 
     def __init__(self, chart: Chart, kubeconfig: Path, log: Path, arguments: Sequence[str] = ()) -> None:
         self._chart = chart
@@ -141,12 +145,20 @@ class Fairbind:
         return counted
 
 
+class FairbindWithGroups(Fairbind):
+    """The same, with pods that start together."""
+
+    name = GROUPS
+    group_size = 100
+
+
 class KubeScheduler:
     """kube-scheduler with its own user and its default plugins; only the limit on its own requests is taken off."""
 
     name = THEIRS
     scheduler = "default-scheduler"
     namespace_labels: Mapping[str, str] = {}
+    group_size = 0
 
     def __init__(self, chart: Chart, plane: ControlPlane, run: Callable[[], None] | None = None) -> None:
         """run: starts it, when it needs a configuration."""
@@ -188,6 +200,7 @@ class BareBinder:
     name = LIMIT
     scheduler = "none"
     namespace_labels: Mapping[str, str] = {}
+    group_size = 0
 
     def __init__(self, chart: Chart, kubeconfig: Path, in_flight: int) -> None:
         self._chart = chart

@@ -27,6 +27,8 @@ Json = dict[str, Any]
 
 BENCHMARKS = Path(__file__).parents[2] / "docs" / "benchmarks"
 RESULTS, PAGE = BENCHMARKS / "results" / "gangs.jsonl", BENCHMARKS / "gangs.md"
+BACKLOGS = BENCHMARKS / "results" / "gangs-backlog.json"
+"""Recorded by `make bench`, through an API server."""
 TEMPLATE = Path(__file__).with_name("gangs.template")
 
 RESOURCES = ("cpu", "memory", "gpu")
@@ -181,8 +183,26 @@ def render_page(lines: Sequence[Json]) -> str:
         rows.append("| " + " | ".join(cells) + " |")
     first = lines[0]
     return TEMPLATE.read_text(encoding="utf-8").format(
-        rows="\n".join(rows), date=first["date"], servers=first["servers"], waiting=GROUPS_WAITING
+        rows="\n".join(rows), date=first["date"], servers=first["servers"], waiting=GROUPS_WAITING, **read_backlogs()
     )
+
+
+def read_backlogs() -> Json:
+    """Return what the page says of backlogs through an API server: pods a second, in the order of the rounds."""
+    recorded = json.loads(BACKLOGS.read_text(encoding="utf-8"))
+    (nodes,) = recorded["plan"]["nodes"]
+    plain, grouped = (
+        [each["rate"] for each in recorded["backlogs"] if each["contender"] == name]
+        for name in recorded["plan"]["contenders"]
+    )
+    return {
+        "nodes": nodes,
+        "pods": recorded["plan"]["pods"],
+        "day": recorded["date"],
+        "plain": plain,
+        "grouped": grouped,
+        "ratio": sum(grouped) / sum(plain),
+    }
 
 
 def main() -> None:

@@ -27,6 +27,7 @@ from perf.carrying_out import Report, carry_out
 from perf.cluster import create_tenants
 from perf.contenders import (
     GATE_LIMIT,
+    GROUPS,
     LIMIT,
     NAMESPACE,
     OURS,
@@ -34,6 +35,7 @@ from perf.contenders import (
     BareBinder,
     Chart,
     Fairbind,
+    FairbindWithGroups,
     KubeScheduler,
     Scheduler,
 )
@@ -167,7 +169,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         type=_parse_names,
         default=plan.contenders,
         metavar="NAME,NAME",
-        help=f"leave others and the pure cycle out ({', '.join(plan.contenders)})",
+        help=f"leave others and the pure cycle out ({', '.join((*plan.contenders, GROUPS))})",
     )
     parser.add_argument(
         "--arrivals-at", type=float, metavar="RATE", help="measure only arrivals, so many pods a second"
@@ -259,6 +261,7 @@ def make_contenders(plane: ControlPlane, chart: Chart, plan: Plan) -> list[Sched
     kubeconfig = plane.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT)
     return [
         Fairbind(chart, kubeconfig, plane.logs(OURS)),
+        FairbindWithGroups(chart, kubeconfig, plane.logs(OURS)),
         KubeScheduler(chart, plane),
         GateMode(plane, chart, kubeconfig),
         BareOpener(plane, chart, kubeconfig, plan.in_flight),
@@ -364,6 +367,6 @@ def _parse_sizes(text: str) -> tuple[int, ...]:
 
 def _parse_names(text: str) -> tuple[str, ...]:
     names = tuple(text.split(","))
-    if unknown := set(names) - set(Plan().contenders):
+    if unknown := set(names) - {*Plan().contenders, GROUPS}:
         raise argparse.ArgumentTypeError(f"no contender is called {', '.join(sorted(unknown))}")
     return names

@@ -45,6 +45,7 @@ class GateMode:
     name = "gate"
     scheduler = "default-scheduler"
     namespace_labels: Mapping[str, str] = ENFORCED
+    group_size = 0
 
     def __init__(self, plane: ControlPlane, chart: Chart, kubeconfig: Path) -> None:
         self._chart = chart
@@ -84,6 +85,7 @@ class BareOpener:
     name = GATE_LIMIT
     scheduler = "default-scheduler"
     namespace_labels: Mapping[str, str] = ENFORCED
+    group_size = 0
 
     def __init__(self, plane: ControlPlane, chart: Chart, kubeconfig: Path, in_flight: int) -> None:
         self._chart = chart
@@ -127,6 +129,7 @@ class ExtenderMode:
     name = "extender"
     scheduler = "default-scheduler"
     namespace_labels: Mapping[str, str] = {}
+    group_size = 0
 
     def __init__(self, plane: ControlPlane, chart: Chart, kubeconfig: Path) -> None:
         self._chart = chart

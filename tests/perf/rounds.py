@@ -126,7 +126,7 @@ class Idle:
 
 async def run_backlog(cluster: Cluster, contender: Scheduler, run: str, turn: int, count: int) -> Backlog:
     """Measure a scheduler on a backlog; it is left running, and its pods stay."""
-    pods = make_pods(count, run)
+    pods = make_pods(count, run, contender.group_size)
     await contender.prepare(cluster.api)
     await create_namespaces(cluster.api, run, contender.namespace_labels)
     maker = PodMaker(cluster.api, run, contender.scheduler)

@@ -87,3 +87,17 @@ def test_overcommitment_is_found() -> None:
 
     assert find_overcommitted({pod.name: small for pod in pods}, pods, nodes) == [small]
     assert find_overcommitted({pod.name: small for pod in pods[:1]}, pods, nodes) == []
+
+
+def test_pods_of_a_tenant_are_groups_one_after_the_other_and_the_last_has_what_is_left() -> None:
+    pods = make_pods(20 * 25, "run", group_size=10)
+    found = Counter((pod.namespace, pod.group, pod.group_size) for pod in pods)
+    metadata = json.loads(encode_pod(pods[-1], "run", "fairbind"))["metadata"]
+
+    assert {(group, size): count for (_, group, size), count in found.items()} == {
+        ("g0", 10): 10,
+        ("g1", 10): 10,
+        ("g2", 5): 5,
+    }
+    assert metadata["labels"]["kueue.x-k8s.io/pod-group-name"] == "g2"
+    assert metadata["annotations"] == {"kueue.x-k8s.io/pod-group-total-count": "5"}

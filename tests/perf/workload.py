@@ -7,8 +7,9 @@ only measure how long somebody waits for it.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 RUN_LABEL = "fairbind.io/bench-run"
@@ -70,24 +71,41 @@ SHAPES = (
 
 @dataclass(frozen=True, slots=True)
 class BenchPod:
-    """One pod before it is created."""
+    """One pod before it is created. group: that it is placed with; group_size: pods in it."""
 
     namespace: str
     name: str
     shape: PodShape
+    group: str = ""
+    group_size: int = 0
 
 
-def make_pods(count: int, run: str) -> list[BenchPod]:
+def make_pods(count: int, run: str, group_size: int = 0) -> list[BenchPod]:
     """Return the pods of one run: tenants in turn, and every tenant has all shapes in turn.
 
     run: a DNS label; names carry it, because a name that is used again too soon could be mistaken for the old pod.
+    group_size: so many of a tenant, one after the other, are a group that starts together; 0: there are no groups.
     """
     pods = []
     for number in range(count):
         tenant = number % TENANT_COUNT
         shape = SHAPES[(number // TENANT_COUNT + 3 * tenant) % len(SHAPES)]
         pods.append(BenchPod(compute_namespace(run, tenant), f"{run}-{number:06d}", shape))
-    return pods
+    return _group(pods, group_size) if group_size else pods
+
+
+def _group(pods: Sequence[BenchPod], size: int) -> list[BenchPod]:
+    """Return pods with their groups; the last of a tenant has as many as are left."""
+    places = Counter[str]()
+    numbers = []
+    for pod in pods:
+        numbers.append(places[pod.namespace] // size)
+        places[pod.namespace] += 1
+    sizes = Counter((pod.namespace, number) for pod, number in zip(pods, numbers, strict=True))
+    return [
+        replace(pod, group=f"g{number}", group_size=sizes[pod.namespace, number])
+        for pod, number in zip(pods, numbers, strict=True)
+    ]
 
 
 def compute_namespace(run: str, tenant: int) -> str:
@@ -135,7 +153,11 @@ def encode_pod(pod: BenchPod, run: str, scheduler: str) -> bytes:
         "tolerations": [dict(toleration) for toleration in shape.tolerations],
         "containers": [{"name": "main", "image": "none.invalid/none", "resources": resources}],
     }
-    return json.dumps({"metadata": {"name": pod.name, "labels": {RUN_LABEL: run}}, "spec": spec}).encode()
+    metadata: dict[str, Any] = {"name": pod.name, "labels": {RUN_LABEL: run}}
+    if pod.group:
+        metadata["labels"]["kueue.x-k8s.io/pod-group-name"] = pod.group
+        metadata["annotations"] = {"kueue.x-k8s.io/pod-group-total-count": str(pod.group_size)}
+    return json.dumps({"metadata": metadata, "spec": spec}).encode()
 
 
 def parse_amount(resource: str, text: str) -> int:
