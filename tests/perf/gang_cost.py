@@ -198,7 +198,7 @@ def read_backlogs() -> Json:
     return {
         "nodes": nodes,
         "pods": recorded["plan"]["pods"],
-        "day": recorded["date"],
+        "day": recorded["date"].partition("T")[0],
         "plain": plain,
         "grouped": grouped,
         "ratio": sum(grouped) / sum(plain),
