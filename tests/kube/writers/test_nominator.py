@@ -9,12 +9,14 @@ import pytest
 
 from cluster.builders import make_pod
 from cluster.volumes import VolumeCluster, claiming
+from fairbind.cluster.loop.write_limits import PLACES_IN_A_ROW
 from fairbind.cluster.state.nominations import NominationChange
 from fairbind.kube.client.api import NotAllowedError
 from fairbind.kube.client.errors import ApiError
 from fairbind.kube.observer import SilentObserver
 from fairbind.kube.part_failures import PartFailures
-from fairbind.kube.writers.nominator import WRITES_PER_LOOK, Nominator
+from fairbind.kube.writers.nominator import Nominator
+from fairbind.kube.writers.patches import WRITES_PER_LOOK
 
 Json = dict[str, Any]
 
@@ -140,7 +142,9 @@ async def test_who_may_not_decide_looks_at_nothing_and_who_lost_the_lease_writes
     await scene.look()
     scene.decides = False
     assert await scene.look(3) == []
-    scene.decides, scene.leads = True, False
+    scene.decides = True
+    assert await scene.look() == []  # what was asked for before does not count
+    scene.leads = False
     assert await scene.look(3) == []
     scene.leads = True
     assert len(await scene.look()) == 1
@@ -161,6 +165,16 @@ async def test_a_namespace_where_writes_fail_rests_and_no_other(scene: Scene) ->
     writes = await scene.look(6)
     assert [path.split("/")[4] for path, _ in writes] == ["bad", "team"]
     assert len(await scene.look(10)) == 1  # 5 s later
+
+
+async def test_all_namespaces_rest_where_writes_fail_in_many(scene: Scene) -> None:
+    places = [f"bad-{number}" for number in range(PLACES_IN_A_ROW)]
+    scene.fails = dict.fromkeys(places, ApiError(500, "InternalError", "no"))
+    scene.changes = [change(place, namespace=place) for place in places]
+    assert len(await scene.look(2)) == PLACES_IN_A_ROW
+    scene.changes = [change("q")]
+    assert await scene.look(4) == []
+    assert len(await scene.look(10)) == 1
 
 
 @pytest.mark.parametrize("status", [404, 409])
