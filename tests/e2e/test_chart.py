@@ -205,6 +205,18 @@ class TestRendering:
         assert "--show-taints" not in list_arguments()
         assert "--show-taints" in list_arguments("--set=showTaints=true")
 
+    def test_jobs_of_volcano_get_their_pods_on_request(self, render: Render) -> None:
+        def find_patched(objects: list[Json]) -> list[Json]:
+            rules = find(objects, "ClusterRole")["rules"]
+            return [rule for rule in rules if "patch" in rule["verbs"] and "scheduling.volcano.sh" in rule["apiGroups"]]
+
+        objects, without = render("--set=groups.volcanoInqueue=true"), render()
+        (rule,) = find_patched(objects)
+        assert rule["resources"] == ["podgroups", "podgroups/status"]
+        assert find_patched(without) == []
+        assert "--volcano-inqueue" in str(find(objects, "Deployment"))
+        assert "--volcano-inqueue" not in str(find(without, "Deployment"))
+
     @pytest.mark.parametrize(
         ("values", "argument"), [((), "own"), (("--set=tenantView.showOthers=true",), "all")], ids=str
     )

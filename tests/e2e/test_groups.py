@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -191,23 +192,23 @@ def test_the_pods_of_a_job_with_the_annotation_start_together(
     wait_for(lambda: count_bound(api, space) == 4, describe="the group to start")
 
 
-def install_pod_groups(api: Api) -> None:
-    """Install the kind of the coscheduling plugin, as far as it matters."""
+def install_pod_groups(api: Api, group: str = "scheduling.x-k8s.io", version: str = "v1alpha1") -> None:
+    """Install the kind of the coscheduling plugin, or another one of its name, as far as it matters."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     crd = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {
-            "name": "podgroups.scheduling.x-k8s.io",
+            "name": f"podgroups.{group}",
             "annotations": {
                 "api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/scheduler-plugins/pull/50"
             },
         },
         "spec": {
-            "group": "scheduling.x-k8s.io",
+            "group": group,
             "names": {"kind": "PodGroup", "plural": "podgroups", "singular": "podgroup"},
             "scope": "Namespaced",
-            "versions": [{"name": "v1alpha1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
+            "versions": [{"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
         },
     }
     wait_for(lambda: create_object(api, CRDS, crd), describe="the kind to be made")
@@ -257,6 +258,38 @@ def test_a_successor_is_told_when_others_of_the_minimum_are_missing(
         lambda: ["3 of 4 pods exist" in message for message in list_messages(api, space)] == [True],
         describe=lambda: f"the successor to be told, not {list_messages(api, space)}",
     )
+
+
+def test_a_group_that_stood_once_goes_on_below_its_minimum_where_it_says_so(
+    api: Api, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
+) -> None:
+    nodes(make_eight_cores(1))
+    space = namespace()
+    tenant(namespaces=[space])
+    operator()
+
+    def create(count: int) -> list[str]:
+        pods = make_members("g", count, "2", total=4)
+        for pod in pods:
+            pod["metadata"]["annotations"]["fairbind.io/gang-after-start"] = "once"
+        return create_pods(api, space, pods)
+
+    members = create(3)
+    wait_for(
+        lambda: ["3 of 4 pods exist" in message for message in list_messages(api, space)] == [True] * 3,
+        describe=lambda: f"the group to wait before it stood, not {list_messages(api, space)}",
+    )
+    members += create(1)
+    wait_for(lambda: count_bound(api, space) == 4, describe="the group to start")
+    delete_pods(api, space, members[:2])
+
+    (successor,) = create(1)
+
+    wait_for(
+        lambda: successor in [pod["metadata"]["name"] for pod in find_bound(api, space)],
+        describe=lambda: f"the successor to start, not {list_messages(api, space)}",
+    )
+    assert count_bound(api, space) == 3
 
 
 @pytest.fixture
@@ -347,3 +380,36 @@ def test_a_group_that_was_whole_once_keeps_its_members_whatever_it_lost(
     wait_for(lambda: len(find_waiting(api, space)) == 1, describe="the successor, which is too large, to wait")
 
     never(lambda: count_bound(api, space) != 1, 5.0, "the member that is left was evicted")
+
+
+@pytest.fixture
+def queueing(cluster: Cluster) -> Iterator[None]:
+    """The chart with the right to patch PodGroups of Volcano."""
+    cluster.install_chart({"operator": {"enabled": False}, "groups": {"volcanoInqueue": True}})
+    yield
+    cluster.install_chart({"operator": {"enabled": False}})
+
+
+@pytest.mark.usefixtures("queueing")
+def test_a_job_of_volcano_is_told_to_make_its_pods(api: Api, namespace: MakeNamespace, operator: StartOperator) -> None:
+    """Its controller waits for the phase; a PodGroup of another owner keeps its own."""
+    space = namespace()
+    running = operator("--volcano-inqueue")
+    install_pod_groups(api, "scheduling.volcano.sh", "v1beta1")
+    path = f"/apis/scheduling.volcano.sh/v1beta1/namespaces/{space}/podgroups"
+    try:
+        for name, owner in (("job", "batch.volcano.sh/v1alpha1"), ("other", "batch/v1")):
+            reference = {"apiVersion": owner, "kind": "Job", "name": name, "uid": f"uid-{name}", "controller": True}
+            group = {
+                "apiVersion": "scheduling.volcano.sh/v1beta1",
+                "kind": "PodGroup",
+                "metadata": {"name": name, "ownerReferences": [reference] if name == "job" else []},
+                "spec": {"minMember": 2},
+                "status": {"phase": "Pending"},
+            }
+            wait_for(partial(create_object, api, path, group), describe="the PodGroup to be made")
+        wait_for(lambda: api.get(f"{path}/job")["status"]["phase"] == "Inqueue", describe="the phase of the Job")
+        assert api.get(f"{path}/other")["status"]["phase"] == "Pending"
+        assert running.metrics().total("fairbind_part_failures_total", part="volcano_phases") == 0
+    finally:
+        api.delete(f"{CRDS}/podgroups.scheduling.volcano.sh")

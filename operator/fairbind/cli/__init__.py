@@ -23,6 +23,7 @@ from fairbind.cli.cluster_options import (
     source_options,
     tenant_view_option,
     undo_options,
+    volcano_inqueue_option,
 )
 from fairbind.cli.command_sections import SectionedGroup
 from fairbind.cli.import_command import import_queues
@@ -97,6 +98,7 @@ for _command in (
 @scheduler_names_option("Bind the pods whose spec.schedulerName is this.")
 @kept_places_option
 @undo_options
+@volcano_inqueue_option
 @show_taints_option
 @tenant_view_option
 @gate_options
@@ -140,6 +142,7 @@ def operator(
     kept_seconds: float,
     undo_groups: bool,
     undo_seconds: float,
+    volcano_inqueue: bool,
     show_taints: bool,
     tenant_view: str,
     mode: str,
@@ -195,6 +198,7 @@ def operator(
         kept_seconds=kept_seconds,
         undo_groups=undo_groups,
         undo_seconds=undo_seconds,
+        volcano_inqueue=volcano_inqueue,
         gates=gates if mode == "gate" else None,
         extender=extender if mode == "extender" else None,
         shows_taints=show_taints,

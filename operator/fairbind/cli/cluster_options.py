@@ -226,6 +226,14 @@ def undo_options(function: Command) -> Command:
     return _add(options, function)
 
 
+volcano_inqueue_option = _setting(
+    "--volcano-inqueue",
+    is_flag=True,
+    help="Give PodGroups of Volcano's own Jobs the phase Inqueue, without which Volcano makes no pods of a Job. Only "
+    "where Volcano's scheduler does not run.",
+)
+
+
 def extender_options(function: Command) -> Command:
     """Add what extender mode needs."""
     options = (

@@ -192,6 +192,7 @@ def serve(
     kept_seconds: float,
     undo_groups: bool,
     undo_seconds: float,
+    volcano_inqueue: bool,
     gates: GateOptions | None,
     extender: ExtenderOptions | None,
     shows_taints: bool,
@@ -206,6 +207,7 @@ def serve(
     tenant_view: off, own, or all: what members of namespaces are told of shares. scheduler_names: the first one stands
     for all of them. kept_seconds: for how long places of lost members of groups are kept. undo_groups: whether pods of
     groups are evicted that were below their minimum for `undo_seconds` and never had it.
+    volcano_inqueue: whether Jobs of Volcano may make their pods.
     """
     gate_settings = _read_gates(gates, scheduler_names)
     extender_settings, extender_pages = _read_extender(extender, scheduler_names, namespace)
@@ -221,6 +223,7 @@ def serve(
         other_names=frozenset(scheduler_names[1:]),
         kept_seconds=kept_seconds,
         undo_rule=UndoRule(undo_seconds, evicts=undo_groups),
+        volcano_inqueue=volcano_inqueue,
         identity=make_identity(),
         gates=gate_settings,
         extender=extender_settings,

@@ -46,7 +46,7 @@ EVICTION_RESULTS = ("evicted", "blocked", "failed")
 REJECTIONS = ("resources", "ports", "node", "other")
 REPORTING_PARTS = (
     *("recorder", "nominator", "status", "overview", "fair_shares", "journal", "turns", "share_reports"),
-    *("group_status", "group_undo"),
+    *("group_status", "group_undo", "volcano_phases"),
 )
 COUNTED: Mapping[str, tuple[str, ...]] = {
     "fairbind_bindings_total": BINDING_RESULTS,

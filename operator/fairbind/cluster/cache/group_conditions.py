@@ -37,6 +37,22 @@ class GroupCondition:
         return self.uid, self.is_scheduled, self.reason, compute_gist(self.message), self.generation
 
 
+@dataclass(frozen=True, slots=True)
+class AwaitedGroup:
+    """A PodGroup of Volcano whose Job makes no pods until its phase is another one."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+def list_awaited_groups(state: ClusterState) -> Iterator[AwaitedGroup]:
+    """Yield the PodGroups for whose phase a Job of Volcano waits, sorted by namespace and name."""
+    for _, facts in sorted(state.groups.pod_groups[GroupFormat.VOLCANO].items()):
+        if facts.is_awaited:
+            yield AwaitedGroup(facts.namespace, facts.name, facts.uid)
+
+
 def list_group_conditions(state: ClusterState) -> Iterator[GroupCondition]:
     """Yield what native PodGroups should say and do not, sorted by namespace and name."""
     waits = _find_waits(state)

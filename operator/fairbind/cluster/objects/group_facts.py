@@ -20,6 +20,8 @@ from fairbind.cluster.objects.requests import DemandReader
 
 MAX_ROLES = 64
 """So many roles of a PodGroup have a minimum, the first by name."""
+WAITING_PHASES = ("", "Pending")
+"""As long as its PodGroup is in such a phase, Volcano's controller makes no pods of a Job."""
 INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
 """The condition of a native PodGroup: its minimum was placed once."""
 
@@ -30,6 +32,7 @@ class PodGroupFacts(Struct, frozen=True, gc=False):
     minimum: so many pods are placed together; 0: each by itself. roles: of these, at least so many of each; sorted.
     resources: so much must be free before any is placed. is_scheduled: whether its minimum was placed once.
     said: status, reason and message of the condition that says so, or None. generation: of its spec.
+    is_awaited: whether a Job of Volcano makes no pods until its phase is another one.
     """
 
     format: GroupFormat
@@ -45,6 +48,7 @@ class PodGroupFacts(Struct, frozen=True, gc=False):
     is_scheduled: bool = False
     said: tuple[str, str, str] | None = None
     generation: int = 0
+    is_awaited: bool = False
 
 
 class JobFacts(Struct, frozen=True, gc=False):
@@ -92,7 +96,12 @@ def convert_member_group(group: group_wire.MemberPodGroup, kind: GroupFormat, cr
         max(minimum, 1) if amounts else minimum,
         tuple(roles),
         tuple(sorted((resource, amount) for resource, amount in amounts.items() if amount)),
+        is_awaited=group.status.phase in WAITING_PHASES and any(map(_is_volcano_job, meta.owner_references or ())),
     )
+
+
+def _is_volcano_job(owner: wire.OwnerReference) -> bool:
+    return bool(owner.controller) and owner.kind == "Job" and owner.api_version.startswith("batch.volcano.sh/")
 
 
 def convert_job(job: group_wire.Job) -> JobFacts:

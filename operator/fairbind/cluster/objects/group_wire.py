@@ -65,12 +65,19 @@ class MemberSpec(Wire):
     min_resources: Quantities | None = None
 
 
+class MemberStatus(Wire):
+    """What became of the group."""
+
+    phase: str = ""
+
+
 class MemberPodGroup(Wire):
     """A PodGroup of `scheduling.x-k8s.io` or of Volcano."""
 
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
     spec: MemberSpec = field(default_factory=MemberSpec)
     fault: str | None = None
+    status: MemberStatus = field(default_factory=MemberStatus)
 
 
 class JobAnnotations(Struct, gc=False):

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from fairbind.cluster.cache.cache import ClusterCache
-from fairbind.cluster.cache.group_conditions import list_group_conditions
+from fairbind.cluster.cache.group_conditions import list_awaited_groups, list_group_conditions
 from fairbind.cluster.cache.group_evictions import GroupEvictions
 from fairbind.cluster.cache.tenant_view import TenantView
 from fairbind.cluster.loop.deciding import Decider
@@ -42,6 +42,7 @@ from fairbind.kube.writers.recorder import Recorder, WaitingPod
 from fairbind.kube.writers.share_report import ReportWords
 from fairbind.kube.writers.share_reports import ShareReportWriter
 from fairbind.kube.writers.status import StatusWriter
+from fairbind.kube.writers.volcano_phases import VolcanoPhases
 
 Run = Callable[[], Coroutine[Any, Any, None]]
 
@@ -111,6 +112,8 @@ class Parts:
             self.reporting["group_undo"] = self._make_undoer(api, clocks.monotonic).run
         if settings.report_words is not None:
             self.reporting["share_reports"] = self._make_share_reports(api, settings.report_words, clocks).run
+        if settings.volcano_inqueue:
+            self.reporting["volcano_phases"] = self._make_volcano_phases(api, clocks.monotonic).run
 
     @property
     def rationing(self) -> Gates | ExtenderMode | None:
@@ -159,6 +162,11 @@ class Parts:
             failures=self.failures,
             clock=clock,
         )
+
+    def _make_volcano_phases(self, api: Api, clock: Callable[[], float]) -> VolcanoPhases:
+        list_awaited = partial(list_awaited_groups, self.cache.state)
+        may_bind, may_decide = self.lead.elector.may_bind, self.lead.may_decide
+        return VolcanoPhases(api, list_awaited, may_bind, may_decide, self.failures, clock)
 
     def _make_share_reports(self, api: Api, words: ReportWords, clocks: Clocks) -> ShareReportWriter:
         return ShareReportWriter(

@@ -37,6 +37,7 @@ class OperatorSettings:
     ShareReports may say; None: there are none. kept_seconds: for how long places of lost members are kept for their
     groups; 0: they are not. other_names: further schedulerNames of pods that are placed. undo_rule: what happens to
     groups that cannot be completed.
+    volcano_inqueue: whether Jobs of Volcano may make their pods.
     """
 
     namespace: str
@@ -49,6 +50,7 @@ class OperatorSettings:
     kept_seconds: float = KEPT_SECONDS
     other_names: frozenset[str] = frozenset()
     undo_rule: UndoRule = field(default_factory=UndoRule)
+    volcano_inqueue: bool = False
 
     def find_cache_fields(self) -> dict[str, Any]:
         """Return what the cache is told of them, by its parameters' names."""
