@@ -28,7 +28,7 @@ class TaskGroup:
     lacking: so many of its waiting tasks must be placed together, at least 1.
     lacking_of_role: of these, at least so many of each role; sorted by role, each at least 1.
     least_free_r: so much must be free on the servers that its tasks may use before any is placed, length R, base units;
-    what the tasks ask for themselves is part of it. Empty: nothing.
+    with what the tasks ask for themselves. Empty: there is no such condition.
     is_begun: whether some of its tasks are placed already, or were: then it comes before the order of shares.
     topology: None: its tasks may be anywhere. Where one is required, a group with a task that is placed already has
     none: its classes may only use the domain of that one.

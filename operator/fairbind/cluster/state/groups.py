@@ -1,7 +1,7 @@
 """Groups of pods that are placed together: all of them, by "namespace/name", with the objects that describe them.
 
-What an event changes of a group is counted at once. What follows for its other members, that wait, is done when the
-next snapshot is made, once for each group however many members came: see `take_changes`.
+An event updates the counts of a group at once. Its waiting members are updated when the next snapshot is made, once for
+each group however many members came: see `take_changes`.
 """
 
 from __future__ import annotations
