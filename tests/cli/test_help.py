@@ -12,8 +12,8 @@ from fairbind.cli.kubectl import commands as plugin_commands
 VERBS = frozenset(
     [
         "add", "answer", "append", "ask", "begin", "bind", "check", "choose", "compare", "count", "decide",
-        "divide", "do", "draw", "end", "estimate", "give", "judge", "keep", "leave", "let", "list", "look", "name",
-        "narrow", "print", "read", "replace", "search", "serve", "show", "simulate", "submit", "take",
+        "divide", "do", "draw", "end", "estimate", "evict", "give", "judge", "keep", "leave", "let", "list", "look",
+        "name", "narrow", "print", "read", "replace", "search", "serve", "show", "simulate", "submit", "take",
         "treat", "use", "write",
     ]
 )  # fmt: skip
