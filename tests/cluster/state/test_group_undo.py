@@ -79,6 +79,8 @@ def test_a_group_that_is_below_its_minimum_for_too_long_is_undone_and_begins_aga
         scene.cluster.change_pod(pod, leave)
     assert scene.advance(11.0 + LATE) == []
     assert not scene.evictions.is_due(eviction)
+    for pod in pods[:2]:
+        scene.cluster.delete_pod(pod)
     scene.bind(scene.add(3))
     assert scene.advance(12.0 + LATE) == []
     assert scene.advance(12.0 + 2 * LATE) == ["m3"]  # the time counts from the new beginning

@@ -100,12 +100,14 @@ class Past:
 
     stood: the largest minimum that stood, as the API server says it; 0: none yet; below 0: members were placed before
     they were a group, so they do not show that it has begun. largest: the most that one member on a node took, by
-    resource. is_seen: whether no member was on a node already when it was seen first.
+    resource. is_seen: whether no member was on a node already when it was seen first. has_waited: whether places were
+    kept in vain for members whose bindings failed, for as long as may be.
     """
 
     stood: int = 0
     largest: dict[str, int] = field(default_factory=dict)
     is_seen: bool = True
+    has_waited: bool = False
 
 
 class Group:
@@ -229,7 +231,7 @@ class Group:
     def copy_past(self, other: Group) -> None:
         """Take over what cannot be seen from what is there now."""
         self.finished, self.ended = set(other.finished), Counter(other.ended)
-        self.past = Past(other.past.stood, dict(other.past.largest), other.past.is_seen)
+        self.past = replace(other.past, largest=dict(other.past.largest))
 
     def count(self, *stages: Stage, role: str | None = None) -> int:
         """Return how many members are so far. role: of this role; None: of all."""
@@ -271,7 +273,7 @@ class Group:
         """Note when the minimum stands, as the API server says it."""
         minimum = self.find_minimum() if self.count(Stage.BOUND) else None
         if minimum is not None and minimum > self.past.stood and self.find_lacking(minimum, (Stage.BOUND,))[0] == 0:
-            self.past.stood = minimum
+            self.past.stood, self.past.has_waited = minimum, False
 
     def _count(self, member: Member, sign: int) -> None:
         is_placed = member.stage in PLACED

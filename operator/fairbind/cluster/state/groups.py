@@ -15,6 +15,7 @@ from fairbind.cluster.objects.group_marks import ALL, GroupFormat, GroupMark, ma
 from fairbind.cluster.objects.task_names import make_task_name
 from fairbind.cluster.state.group_members import (
     NO_GROUP,
+    PLACED,
     Group,
     Likeness,
     Member,
@@ -100,38 +101,45 @@ class Groups:
             return
         key = None if mark is None else make_task_name(facts.namespace, mark.name)
         member = None if mark is None else _make_member(facts, mark, position)
-        known, was_bound = self._group_of.get(facts.uid), False
+        known, known_member = self._group_of.get(facts.uid), None
         if known is not None:
             known_member = self.by_key[known].members[facts.uid]
             if known == key and known_member == member:
                 return
-            was_bound = known_member.stage is Stage.BOUND
             if known == key and member is not None:
                 self._take_out(facts.uid, known)  # the group stays, also when there is no other member
             else:
-                self.drop(facts.uid)
+                self._lose(facts.uid, known, is_freed=isinstance(position, Bound))
         if key is not None and member is not None:
             group = self._get(key)
             if known is None and isinstance(before, Bound) and not group.past.stood:
                 group.past.stood = -1
             if known is None and member.stage is Stage.BOUND:
                 group.past.is_seen = False
-            if member.stage is Stage.BOUND and not was_bound:
-                self.kept.use(key, member.node)
             group.add(facts.uid, member)
             self._group_of[facts.uid] = key
             self._note_change(key)
+            if member.stage is Stage.BOUND and (known_member is None or known_member.stage is not Stage.BOUND):
+                self._use_place(group, member.node)
+        if known is not None and known_member is not None and not isinstance(position, Bound):
+            self._keep_decided(known, facts.uid, known_member)
 
     def drop(self, uid: str) -> None:
-        """Let a pod go that is no member any more, or is no more."""
+        """Let a pod go that is no more."""
         key = self._group_of.get(uid)
         if key is not None:
-            group = self.by_key[key]
-            if group.is_whole and group.members[uid].stage is Stage.BOUND and uid not in self._finished_of:
-                self._lost[uid] = key
-                self._losing[key] += 1
-            self._take_out(uid, key)
-            self._note_less(key)
+            member = self.by_key[key].members[uid]
+            self._lose(uid, key, is_freed=True)
+            self._keep_decided(key, uid, member)
+
+    def _lose(self, uid: str, key: str, *, is_freed: bool) -> None:
+        """Let a member go. is_freed: whether `free_place` follows if it is on a node."""
+        group = self.by_key[key]
+        if is_freed and group.members[uid].stage is Stage.BOUND and uid not in self._finished_of:
+            self._lost[uid] = key
+            self._losing[key] += 1
+        self._take_out(uid, key)
+        self._note_less(key)
 
     def _take_out(self, uid: str, key: str) -> None:
         del self._group_of[uid]
@@ -145,9 +153,31 @@ class Groups:
         self._losing[key] -= 1
         if not self._losing[key]:
             del self._losing[key]
-        if leaf is not None:
+        if leaf is not None and self.by_key[key].is_whole:
             self.kept.keep(key, leaf, node, demand.real)
+        elif leaf is not None:
+            self._keep_failed(key, uid, leaf, node, demand.real)
         self._note_less(key)
+
+    def _use_place(self, group: Group, node: str | None) -> None:
+        """Give a place up for a member that is bound, unless the group lacks all of them still."""
+        minimum, kept = group.find_minimum(), self.kept.count(group.key)
+        if kept and (minimum is None or kept > group.find_lacking(minimum, (Stage.BOUND,))[0]):
+            self.kept.use(group.key, node)
+
+    def _keep_decided(self, key: str, uid: str, member: Member) -> None:
+        """Keep the place of a member that was to go there and does not, or no more."""
+        if member.stage is Stage.ASSUMED and member.node is not None and member.likeness.tenant is not None:
+            self._keep_failed(key, uid, member.likeness.tenant, member.node, member.amounts)
+
+    def _keep_failed(self, key: str, uid: str, leaf: str, node: str, amounts: Amounts) -> None:
+        """Keep the place of a pod for a group that has begun and cannot stand without, once for each pod."""
+        group, kept = self.by_key.get(key), self.kept.count(key)
+        minimum = None if group is None else group.find_minimum()
+        if group is None or minimum is None or group.past.has_waited or not group.has_begun(minimum, kept):
+            return
+        if kept < group.find_lacking(minimum, (Stage.BOUND,))[0] and not self.kept.has_failed(key, uid):
+            self.kept.keep(key, leaf, node, amounts, failed=uid)
 
     def advance(self, now: float) -> None:
         """Give up places that were kept for too long, and find out which groups are late.
@@ -155,6 +185,9 @@ class Groups:
         now: of a clock that never goes back.
         """
         for key in self.kept.advance(now):
+            group = self.by_key.get(key)
+            if group is not None:
+                group.past.has_waited = not group.is_whole
             self._note_less(key)
         self._followed.add(self.undoing.advance(now, self._is_torn))
 
@@ -246,6 +279,8 @@ class Groups:
             if group is not None:
                 if group.stands:
                     self.kept.end(key)
+                elif not group.count(*PLACED):
+                    self.kept.end(key, only_failed=True)
                 yield from group.queues
 
     def find_standing(self, key: str | None, servers: Servers) -> Standing:

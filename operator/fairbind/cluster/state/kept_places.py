@@ -1,11 +1,15 @@
 """Places of group members that were lost: their capacity is kept for the group for a while.
 
 A tenant that is poorer would otherwise take a lost member's place before another member is made, and the group, which
-holds the rest of its minimum, would wait for more than it had. What is kept comes off what is free on the node, and the
-classes of the group get it back as `Placement.reserved`, as with nominated pods (`nominations`).
+holds the rest of its minimum, would wait for more than it had. The same holds when a group begins and the bindings of
+some members fail, as these are decided again after a while only: their places are kept, too. What is kept comes off
+what is free on the node, and the classes of the group get it back as `Placement.reserved`, as with nominated pods
+(`nominations`).
 
 A place is given up when a member is bound, when the minimum stands again, or after a time, which begins at the first
-`advance` after the loss. A tenant has `MAX_TENANT_PLACES` at most; of more that are lost the capacity is free at once.
+`advance` after the loss. That of a failed binding is given up also when no member is placed any more, and once its time
+was over the group has no such places until its minimum stands. A tenant has `MAX_TENANT_PLACES` at most; of more that
+are lost the capacity is free at once.
 """
 
 from __future__ import annotations
@@ -25,11 +29,15 @@ MAX_TENANT_PLACES = 1_024
 
 @dataclass(slots=True)
 class _Place:
-    """until: of the clock of `advance`; infinite: it has not been seen yet."""
+    """until: of the clock of `advance`; infinite: it has not been seen yet.
+
+    failed: the UID of the pod, where its binding failed.
+    """
 
     tenant: str
     node: str
     amounts: Amounts
+    failed: str | None
     until: float = inf
 
 
@@ -49,12 +57,16 @@ class KeptPlaces:
         """Return how many places are kept for a group."""
         return len(self._places.get(group, ()))
 
-    def keep(self, group: str, leaf: str, node: str, amounts: Amounts) -> None:
-        """Keep the place of a lost member, unless its tenant has too many."""
+    def has_failed(self, group: str, uid: str) -> bool:
+        """Whether the place of a pod is kept because its binding failed."""
+        return any(place.failed == uid for place in self._places.get(group, ()))
+
+    def keep(self, group: str, leaf: str, node: str, amounts: Amounts, *, failed: str | None = None) -> None:
+        """Keep the place of a member that is lost, or whose binding failed: its UID, unless its tenant has too many."""
         tenant = find_tenant_of_leaf(leaf)
         if self.seconds and self._counts[tenant] < MAX_TENANT_PLACES:
             self._counts[tenant] += 1
-            self._places.setdefault(group, []).append(_Place(tenant, node, amounts))
+            self._places.setdefault(group, []).append(_Place(tenant, node, amounts, failed))
             self._reserve(node, amounts, 1)
 
     def use(self, group: str, node: str | None) -> None:
@@ -63,10 +75,11 @@ class KeptPlaces:
         if places:
             self._end(group, next((place for place in places if place.node == node), places[0]))
 
-    def end(self, group: str) -> None:
-        """Give all places of a group up."""
+    def end(self, group: str, *, only_failed: bool = False) -> None:
+        """Give all places of a group up. only_failed: those that are kept because a binding failed."""
         for place in tuple(self._places.get(group, ())):
-            self._end(group, place)
+            if place.failed is not None or not only_failed:
+                self._end(group, place)
 
     def advance(self, now: float) -> Iterator[str]:
         """Give up what is kept for too long; yield the groups of which it is so. now: of a clock that goes on."""
@@ -94,7 +107,7 @@ class KeptPlaces:
         self.seconds = other.seconds
         for group, places in other._places.items():
             for place in places:
-                self.keep(group, place.tenant, place.node, place.amounts)
+                self.keep(group, place.tenant, place.node, place.amounts, failed=place.failed)
 
     def _end(self, group: str, place: _Place) -> None:
         self._places[group].remove(place)
