@@ -106,6 +106,20 @@ async def test_a_group_without_a_minimum_is_scheduled_with_its_first_pod() -> No
     assert await scene.look() == [("g", "True", "Scheduled")]
 
 
+@pytest.mark.parametrize("policy", [{"gang": {"minCount": 2}}, {"basic": {}}])
+async def test_a_group_whose_pods_ended_before_anybody_looked_is_scheduled(policy: Json) -> None:
+    scene = Scene()
+    scene.put(make_pod_group("g", schedulingPolicy=policy), make_gang(2, "others"))
+    placed = [make_member(number, node="a") for number in range(2)]
+    theirs = [make_member(number, "others", node="a", scheduler="default-scheduler") for number in range(2)]
+    scene.cluster.add_pods(*placed, *theirs)
+    for pod in (*placed, *theirs):
+        scene.cluster.change_pod(pod, lambda each: each["status"].update(phase="Succeeded"))
+    scene.cluster.delete_pod(placed[0])
+    assert await scene.look() == [("g", "True", "Scheduled")]
+    scene.cluster.cache.check_consistent()
+
+
 async def test_members_that_differ_are_an_error_of_the_group() -> None:
     scene = Scene()
     scene.put(make_gang(2))

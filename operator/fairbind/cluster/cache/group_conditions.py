@@ -73,8 +73,9 @@ def _find_said(facts: PodGroupFacts, wanted: GroupCondition) -> tuple[str, bool,
 
 
 def _is_ours(group: Group, scheduler_name: str) -> bool:
-    """Tell whether we place its pods: another scheduler writes about others."""
-    return any(likeness.scheduler == scheduler_name for _, likeness in group.kinds.counts)
+    """Tell whether we place its pods, or placed those that ended: another scheduler writes about others."""
+    schedulers = {likeness.scheduler for _, likeness in group.kinds.counts} or {group.past.scheduler}
+    return scheduler_name in schedulers
 
 
 def _find_condition(

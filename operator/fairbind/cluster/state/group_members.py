@@ -101,13 +101,15 @@ class Past:
     stood: the largest minimum that stood, as the API server says it; 0: none yet; below 0: members were placed before
     they were a group, so they do not show that it has begun. largest: the most that one member on a node took, by
     resource. is_seen: whether no member was on a node already when it was seen first. has_waited: whether places were
-    kept in vain for members whose bindings failed, for as long as may be.
+    kept in vain for members whose bindings failed, for as long as may be. scheduler: of the last member that came, also
+    when it has ended.
     """
 
     stood: int = 0
     largest: dict[str, int] = field(default_factory=dict)
     is_seen: bool = True
     has_waited: bool = False
+    scheduler: str = ""
 
 
 class Group:
@@ -190,6 +192,7 @@ class Group:
     def add(self, uid: str, member: Member) -> None:
         """Take a member."""
         self.members[uid] = member
+        self.past.scheduler = member.likeness.scheduler
         self._count(member, 1)
         if member.created < self._oldest:
             self.is_reordered |= self.pod_group is None and self._oldest < inf
