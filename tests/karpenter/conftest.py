@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from e2e.clusters import Cluster
-from e2e.conftest import making_namespaces, making_tenants
 from e2e.operators import start_operator
-from frameworks.conftest import LastingPlane
+from frameworks.conftest import LastingPlane, api, namespace, tenant
 from frameworks.emitters import Place, Program
 from frameworks.network import list_others, open_loopback
 from frameworks.running import install_crds, running
@@ -24,10 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
-    from e2e.api import Api
-    from e2e.conftest import MakeNamespace, MakeTenant
-
     Json = dict[str, Any]
+
+__all__ = ["api", "namespace", "tenant"]
+"""The fixtures of the exam of frameworks, on the cluster of this one."""
 
 ASKED = "FAIRBIND_KARPENTER"
 collect_ignore = [] if ASKED in os.environ else ["test_karpenter.py"]
@@ -123,23 +122,3 @@ def cluster(say: Callable[[str], None], tmp_path_factory: pytest.TempPathFactory
                 operator.stop()
                 operator.close()
                 assert "Traceback" not in operator.read_log(10_000), operator.read_log()
-
-
-@pytest.fixture(scope="session")
-def api(cluster: Cluster) -> Api:
-    """The administrator's view of the cluster."""
-    return cluster.api
-
-
-@pytest.fixture
-def namespace(api: Api) -> Iterator[MakeNamespace]:
-    """A factory of namespaces."""
-    with making_namespaces(api) as make:
-        yield make
-
-
-@pytest.fixture
-def tenant(api: Api) -> Iterator[MakeTenant]:
-    """A factory of Tenants."""
-    with making_tenants(api) as make:
-        yield make
