@@ -40,7 +40,7 @@ SERVER = {"cpu": "4", "memory": "16Gi", "ephemeral-storage": "100Gi", "pods": "1
 SEED = 1
 """Of the order of the specs, so that both candidates have them in the same one."""
 FEATURE_GATES, APIS = ("GenericWorkload",), ("scheduling.k8s.io/v1beta1",)
-"""What specs ask for that is off in an API server as it comes."""
+"""Features that specs ask for and that are off by default."""
 FLAKY = r"\[Flaky\]"
 LONGEST_EXAM = "3h"
 

@@ -174,7 +174,7 @@ def compute_gate_arguments(feature_gates: Sequence[str]) -> list[str]:
 
 
 def compute_api_arguments(apis: Sequence[str]) -> list[str]:
-    """APIs in beta are not served as an API server comes."""
+    """APIs in beta are off by default."""
     return [f"--runtime-config={','.join(f'{api}=true' for api in apis)}"] if apis else []
 
 

@@ -70,9 +70,9 @@ class ControlPlane:
 
     tools: where the binaries are. directory: the plane's folder; a temporary one, removed by ``stop``, when None.
     node_lease_seconds: 0 gives nodes that are Ready as long as kwok once said so and costs nothing when idle; 40 makes
-    them NotReady 50 s after kwok is gone, as real ones. scheduler: start kube-scheduler as well. feature_gates: what is
-    switched on in Kubernetes' own components. apis: what is served beside what an API server serves as it comes, such
-    as scheduling.k8s.io/v1beta1. find_ports: returns so many ports that seem to be free.
+    them NotReady 50 s after kwok is gone, as real ones. scheduler: start kube-scheduler as well. feature_gates: of
+    Kubernetes' own components, switched on. apis: served in addition to the default ones, such as
+    scheduling.k8s.io/v1beta1. find_ports: returns so many ports that seem to be free.
     """
 
     def __init__(

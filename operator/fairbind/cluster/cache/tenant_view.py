@@ -1,4 +1,4 @@
-"""What may be told to the members of a namespace: which of its pods wait, in which order, and why.
+"""The view that members of a namespace may have: which of its pods wait, in which order, and why.
 
 Pods of a queue are equal, so a queue is what a member is told of at once. Reasons are those of the last cycle. The
 order is that of the whole tenant; which pods there are is told for each namespace by itself, because members of one may
@@ -62,16 +62,16 @@ class TenantView:
 
     @property
     def has_order(self) -> bool:
-        """Whether shares decide which tenant is next."""
+        """True where shares decide which tenant is next."""
         return POLICIES[self.policy].is_fair
 
     @property
     def node_count(self) -> int:
-        """How many nodes there are."""
+        """The number of nodes."""
         return len(self._state.servers.names)
 
     def exists(self, namespace: str) -> bool:
-        """Whether a namespace is there."""
+        """Tell whether a namespace is there."""
         return namespace in self._state.directory.namespaces
 
     def look(self) -> None:

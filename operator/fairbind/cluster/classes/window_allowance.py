@@ -1,4 +1,4 @@
-"""How much of a tenant that has very many queues a snapshot may still show; see `window`."""
+"""The part of a tenant with very many queues that a snapshot may still show; see `window`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many free volumes groups of nodes have for claims of one kind, so that one cycle does not send more pods there.
+"""Free volumes that groups of nodes have for claims of one kind, so that one cycle does not send more pods there.
 
 Between cycles each volume that a pod has is taken. Within one cycle pods of a group are placed together, each where a
 volume is free as the cycle began. So what they take is counted: nodes that reach a volume in common are one domain, and
