@@ -14,8 +14,8 @@ from fairbind.kube.client.api import NotAllowedError
 from fairbind.kube.client.errors import ApiError
 from fairbind.kube.observer import SilentObserver
 from fairbind.kube.part_failures import PartFailures
+from fairbind.kube.writers.due_writes import WRITES_PER_LOOK
 from fairbind.kube.writers.group_status import GroupStatusWriter
-from fairbind.kube.writers.patches import WRITES_PER_LOOK
 from fairbind.model import PolicySettings
 from fairbind.scheduling import run_cycle
 

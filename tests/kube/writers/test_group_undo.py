@@ -9,17 +9,13 @@ import msgspec
 import pytest
 
 from fairbind.cluster.cache.group_evictions import MemberEviction
+from fairbind.cluster.loop.write_limits import FIRST_REST_SECONDS
 from fairbind.kube.client.api import NotAllowedError
 from fairbind.kube.client.errors import ApiError, TransientClusterError
 from fairbind.kube.observer import SilentObserver
 from fairbind.kube.part_failures import PartFailures
-from fairbind.kube.writers.group_undo import (
-    BLOCKED_SECONDS,
-    EVICTIONS_PER_LOOK,
-    LOOK_SECONDS,
-    MAX_OF_TENANT,
-    GroupUndoer,
-)
+from fairbind.kube.writers.due_writes import WRITES_PER_LOOK
+from fairbind.kube.writers.group_undo import BLOCKED_SECONDS, MAX_OF_TENANT, GroupUndoer
 
 RIGHT_MISSING = 'pods "m" is forbidden: User "system:serviceaccount:f:f" cannot create resource "pods/eviction" in'
 
@@ -42,9 +38,9 @@ class Scene(SilentObserver):
             self,
             self,
             lambda *words: self.told.append(words),
+            observer=self,
             is_leading=lambda: self.leads,
             may_decide=lambda: self.decides,
-            observer=self,
             failures=PartFailures(self),
             clock=lambda: self.now,
             sleep=self.sleep,
@@ -137,7 +133,7 @@ async def test_few_are_evicted_at_a_time_and_tenants_take_turns(scene: Scene) ->
     assert await scene.look() == [f"team/{name}" for name in names[:MAX_OF_TENANT]]
     scene.due = [make(f"{tenant}{name}", tenant) for tenant in "abc" for name in names]
     evicted = await scene.look()
-    assert len(evicted) == EVICTIONS_PER_LOOK
+    assert len(evicted) == WRITES_PER_LOOK
     assert {each[0] for each in evicted} == set("abc")
 
 
@@ -157,7 +153,7 @@ async def test_a_budget_that_forbids_it_is_asked_again_after_its_pause_and_nobod
     assert sorted(scene.results) == ["blocked", "blocked", "evicted"]
     scene.due.append(make("m2"))
     assert await scene.look() == ["team/m2"]
-    assert await scene.look(int(seconds / LOOK_SECONDS) - 2) == []
+    assert await scene.look(int(seconds) - 2) == []
     scene.answers.clear()
     assert await scene.look() == ["team/m0", "team/m1"]
     assert [words[1] for words in scene.told] == ["n0", "m0", "m1"]
@@ -191,3 +187,10 @@ async def test_where_it_fails_the_namespace_rests_and_others_go_on(
     assert ("pods/eviction with groups.undo" in caplog.text) == ("cannot create" in str(error))
     scene.answers.clear()
     assert await scene.look(10) == ["team/m0", "team/m1"]
+
+
+async def test_after_the_rest_one_alone_finds_out_whether_it_fails_still(scene: Scene) -> None:
+    scene.answers["team"] = ApiError(500, "InternalError", "This pod has more than one PodDisruptionBudget")
+    scene.due = [make("m0"), make("m1")]
+    await scene.look()
+    assert await scene.look(int(FIRST_REST_SECONDS)) == ["team/m0"]

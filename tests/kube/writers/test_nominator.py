@@ -15,8 +15,8 @@ from fairbind.kube.client.api import NotAllowedError
 from fairbind.kube.client.errors import ApiError
 from fairbind.kube.observer import SilentObserver
 from fairbind.kube.part_failures import PartFailures
+from fairbind.kube.writers.due_writes import WRITES_PER_LOOK
 from fairbind.kube.writers.nominator import Nominator
-from fairbind.kube.writers.patches import WRITES_PER_LOOK
 
 Json = dict[str, Any]
 

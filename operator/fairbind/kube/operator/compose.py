@@ -156,9 +156,9 @@ class Parts:
             api,
             GroupEvictions(self.cache.state),
             self.recorder.tell,
+            observer=self._observer,
             is_leading=self.lead.elector.may_bind,
             may_decide=self.lead.may_decide,
-            observer=self._observer,
             failures=self.failures,
             clock=clock,
         )

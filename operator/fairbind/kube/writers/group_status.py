@@ -1,6 +1,6 @@
 """Says in the status of a PodGroup of Kubernetes whether its minimum was placed: `PodGroupInitiallyScheduled`.
 
-Numbers in a message alone are no reason to write it again. Every write names the UID of the PodGroup (`patches`).
+Numbers in a message alone are no reason to write it again. Every write names the UID of the PodGroup (`due_writes`).
 Conditions of others stay as they are.
 """
 
@@ -19,14 +19,14 @@ from fairbind.cluster.cache.group_conditions import GroupCondition
 from fairbind.cluster.objects.group_facts import INITIALLY_SCHEDULED
 from fairbind.kube.client.api import STRATEGIC, Requests
 from fairbind.kube.part_failures import PartFailures
-from fairbind.kube.writers.patches import Patches, PatchKind, Sleep
+from fairbind.kube.writers.due_writes import DueWrites, Sleep, WriteKind
 from fairbind.kube.writers.recorder import WRITE_TIMEOUT_SECONDS
 
 _FIELD_MANAGER = "fairbind-group-status"
-_KIND = PatchKind("group_status", "A PodGroup's condition", "podgroups/status")
+_KIND = WriteKind("group_status", "A PodGroup's condition could not be written", "patch on podgroups/status")
 
 
-class GroupStatusWriter(Patches[GroupCondition]):
+class GroupStatusWriter(DueWrites[GroupCondition]):
     """See the module; it works while `run` runs."""
 
     def __init__(
@@ -40,7 +40,7 @@ class GroupStatusWriter(Patches[GroupCondition]):
         wall_clock: Callable[[], float] = time.time,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        """list_conditions: returns what PodGroups should say and do not. For the rest see `Patches`."""
+        """list_conditions: returns what PodGroups should say and do not. For the rest see `DueWrites`."""
         super().__init__(_KIND, api, is_leading, may_decide, failures, clock, sleep)
         self._list_conditions = list_conditions
         self._wall_clock = wall_clock

@@ -11,7 +11,7 @@ Twice a second all pods are looked at whose field should say something else. A c
 ask for it: many volumes come sooner, and a replica that has just begun to lead decides first.
 
 Every write names the version of the pod that it was decided on: it never changes a pod that was bound meanwhile. How
-many go out at a time: `patches`.
+many go out at a time: `due_writes`.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from fairbind.cluster.state.nominations import NominationChange
 from fairbind.kube.client.api import Requests
 from fairbind.kube.part_failures import PartFailures
 from fairbind.kube.writers.binder import LOOK_TIMEOUT_SECONDS
-from fairbind.kube.writers.patches import MERGE, Patches, PatchKind, Sleep
+from fairbind.kube.writers.due_writes import MERGE, DueWrites, Sleep, WriteKind
 from fairbind.kube.writers.recorder import WRITE_TIMEOUT_SECONDS
 
 _FIELD_MANAGER = "fairbind-nominator"
 _OUR_MANAGERS = "fairbind"
 """How the names of managers begin that are ours, of earlier versions, too."""
-_KIND = PatchKind(
+_KIND = WriteKind(
     "nominator",
-    "A pod's nominated node",
-    "pods/status",
+    "A pod's nominated node could not be written",
+    "patch on pods/status",
     look_seconds=0.5,
     outdated=frozenset({HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND}),
 )
@@ -82,7 +82,7 @@ class NominatedPods(Protocol):
         """Return what pods say that they should not say."""
 
 
-class Nominator(Patches[NominationChange]):
+class Nominator(DueWrites[NominationChange]):
     """See the module; it works while `run` runs."""
 
     def __init__(
@@ -95,7 +95,7 @@ class Nominator(Patches[NominationChange]):
         clock: Callable[[], float] = time.monotonic,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        """nominated: says what pods should say. For the rest see `Patches`."""
+        """nominated: says what pods should say. For the rest see `DueWrites`."""
         super().__init__(_KIND, api, is_leading, may_decide, failures, clock, sleep)
         self._nominated = nominated
         self._asked: dict[str, str | None] = {}

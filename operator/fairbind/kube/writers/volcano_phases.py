@@ -21,17 +21,21 @@ from fairbind.cluster.cache.group_conditions import AwaitedGroup
 from fairbind.cluster.objects.group_wire import MemberPodGroup
 from fairbind.kube.client.api import Requests
 from fairbind.kube.part_failures import PartFailures
-from fairbind.kube.writers.patches import MERGE, Patches, PatchKind, Sleep
+from fairbind.kube.writers.due_writes import MERGE, DueWrites, Sleep, WriteKind
 from fairbind.kube.writers.recorder import WRITE_TIMEOUT_SECONDS
 
 IN_QUEUE = "Inqueue"
 
 _FIELD_MANAGER = "fairbind-volcano-phases"
-_KIND = PatchKind("volcano_phases", "The phase of a PodGroup of Volcano", "podgroups and podgroups/status")
+_KIND = WriteKind(
+    "volcano_phases",
+    "The phase of a PodGroup of Volcano could not be written",
+    "patch on podgroups and podgroups/status",
+)
 _decode = msgspec.json.Decoder(MemberPodGroup).decode
 
 
-class VolcanoPhases(Patches[AwaitedGroup]):
+class VolcanoPhases(DueWrites[AwaitedGroup]):
     """See the module."""
 
     def __init__(
@@ -44,15 +48,12 @@ class VolcanoPhases(Patches[AwaitedGroup]):
         clock: Callable[[], float] = time.monotonic,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        """list_awaited: returns the PodGroups whose Jobs wait. For the rest see `Patches`."""
+        """list_awaited: returns the PodGroups whose Jobs wait. For the rest see `DueWrites`."""
         super().__init__(_KIND, api, is_leading, may_decide, failures, clock, sleep)
         self._list_awaited = list_awaited
 
     def _list_wanted(self) -> Iterable[AwaitedGroup]:
         return self._list_awaited()
-
-    def _get_gist(self, change: AwaitedGroup) -> str:
-        return change.uid
 
     async def _send(self, change: AwaitedGroup) -> None:
         namespace, name = quote(change.namespace), quote(change.name)
