@@ -42,6 +42,29 @@ def make_eight_cores(count: int) -> list[Json]:
     return [make_node(make_name("n"), allocatable=allocatable) for _ in range(count)]
 
 
+@pytest.fixture
+def node(nodes: MakeNodes) -> str:
+    """One node of eight cores."""
+    (name,) = nodes(make_eight_cores(1))
+    return name
+
+
+@pytest.fixture
+def mine(node: str, namespace: MakeNamespace, tenant: MakeTenant) -> str:  # noqa: ARG001 - the node is there
+    """The namespace of a tenant, beside the node."""
+    space = namespace()
+    tenant(namespaces=[space])
+    return space
+
+
+@pytest.fixture
+def other(namespace: MakeNamespace, tenant: MakeTenant) -> str:
+    """The namespace of another tenant, which holds nothing, and so comes first by its share."""
+    space = namespace()
+    tenant(namespaces=[space])
+    return space
+
+
 def make_members(group: str, count: int, cpu: str, *, total: int | None = None) -> list[Json]:
     """Return pods that say themselves to which group they belong, and how many these are."""
     pods = [
@@ -92,78 +115,61 @@ def test_a_group_of_whole_nodes_starts_among_small_pods_that_come_and_go(
     check_together(list_pods(api, large))
 
 
-def test_a_group_waits_until_all_members_exist(
-    api: Api, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
-) -> None:
-    nodes(make_eight_cores(1))
-    space = namespace()
-    tenant(namespaces=[space])
+def test_a_group_waits_until_all_members_exist(api: Api, mine: str, operator: StartOperator) -> None:
     operator()
-    create_pods(api, space, make_members("g", 2, "1", total=3))
+    create_pods(api, mine, make_members("g", 2, "1", total=3))
     wait_for(
-        lambda: ["2 of 3 pods exist" in message for message in list_messages(api, space)] == [True, True],
-        describe=lambda: f"both to be told that a member is missing, not {list_messages(api, space)}",
+        lambda: ["2 of 3 pods exist" in message for message in list_messages(api, mine)] == [True, True],
+        describe=lambda: f"both to be told that a member is missing, not {list_messages(api, mine)}",
     )
-    assert count_bound(api, space) == 0
+    assert count_bound(api, mine) == 0
 
-    create_pods(api, space, make_members("g", 1, "1", total=3))
+    create_pods(api, mine, make_members("g", 1, "1", total=3))
 
-    wait_for(lambda: count_bound(api, space) == 3, describe="all three to start")
-    check_together(list_pods(api, space))
+    wait_for(lambda: count_bound(api, mine) == 3, describe="all three to start")
+    check_together(list_pods(api, mine))
 
 
 def test_the_place_of_a_lost_member_is_kept_for_its_replacement(
-    api: Api, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
+    api: Api, mine: str, other: str, operator: StartOperator
 ) -> None:
-    """The other tenant holds nothing, and so comes first by its share."""
-    nodes(make_eight_cores(1))
-    space, other = namespace(), namespace()
-    tenant(namespaces=[space])
-    tenant(namespaces=[other])
     operator()
-    members = create_pods(api, space, make_members("g", 4, "2"))
-    wait_for(lambda: count_bound(api, space) == 4, describe="the group to start")
+    members = create_pods(api, mine, make_members("g", 4, "2"))
+    wait_for(lambda: count_bound(api, mine) == 4, describe="the group to start")
     create_pods(api, other, [make_pod({"cpu": "2", "memory": "64Mi"}) for _ in range(3)])
     wait_for(lambda: len(find_waiting(api, other)) == 3, describe="the others to wait")
 
-    delete_pods(api, space, members[:1])
+    delete_pods(api, mine, members[:1])
     never(lambda: count_bound(api, other), 3.0, "another tenant took the place of a lost member")
-    create_pods(api, space, make_members("g", 1, "2", total=4))
+    create_pods(api, mine, make_members("g", 1, "2", total=4))
 
     wait_for(
-        lambda: count_bound(api, space) == 4,
-        describe=lambda: f"the group to be whole again, not {list_messages(api, space)}",
+        lambda: count_bound(api, mine) == 4,
+        describe=lambda: f"the group to be whole again, not {list_messages(api, mine)}",
     )
     assert count_bound(api, other) == 0
 
 
 def test_the_next_leader_completes_a_group_of_which_a_part_is_bound(
-    api: Api, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
+    api: Api, node: str, mine: str, other: str, operator: StartOperator
 ) -> None:
-    """As when a leader died between two bindings. The other tenant holds nothing, and so comes first by its share."""
-    (node,) = nodes(make_eight_cores(1))
-    space, other = namespace(), namespace()
-    tenant(namespaces=[space])
-    tenant(namespaces=[other])
-    members = create_pods(api, space, make_members("g", 4, "2"))
+    """As when a leader died between two bindings."""
+    members = create_pods(api, mine, make_members("g", 4, "2"))
     create_pods(api, other, [make_pod({"cpu": "2", "memory": "64Mi"}) for _ in range(3)])
     for name in members[:2]:
         binding = {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}}
-        api.post(f"/api/v1/namespaces/{space}/pods/{name}/binding", {"apiVersion": "v1", "kind": "Binding", **binding})
+        api.post(f"/api/v1/namespaces/{mine}/pods/{name}/binding", {"apiVersion": "v1", "kind": "Binding", **binding})
 
     operator()
 
-    wait_for(lambda: count_bound(api, space) == 4, describe="the rest of the group to be bound")
+    wait_for(lambda: count_bound(api, mine) == 4, describe="the rest of the group to be bound")
     assert count_bound(api, other) == 0
 
 
 def test_the_pods_of_a_job_with_the_annotation_start_together(
-    api: Api, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
+    api: Api, mine: str, nodes: MakeNodes, operator: StartOperator
 ) -> None:
     """Four pods of 3 cores do not fit on a node of 8, and do on two."""
-    nodes(make_eight_cores(1))
-    space = namespace()
-    tenant(namespaces=[space])
     operator()
     job = {
         "apiVersion": "batch/v1",
@@ -180,16 +186,16 @@ def test_the_pods_of_a_job_with_the_annotation_start_together(
             },
         },
     }
-    create_object(api, f"/apis/batch/v1/namespaces/{space}/jobs", job)
+    create_object(api, f"/apis/batch/v1/namespaces/{mine}/jobs", job)
     wait_for(
-        lambda: len(list_pods(api, space)) == 4 and all("2 of 4" in message for message in list_messages(api, space)),
-        describe=lambda: f"all pods to be told what the group lacks, not {list_messages(api, space)}",
+        lambda: len(list_pods(api, mine)) == 4 and all("2 of 4" in message for message in list_messages(api, mine)),
+        describe=lambda: f"all pods to be told what the group lacks, not {list_messages(api, mine)}",
     )
-    assert count_bound(api, space) == 0
+    assert count_bound(api, mine) == 0
 
     nodes(make_eight_cores(1))
 
-    wait_for(lambda: count_bound(api, space) == 4, describe="the group to start")
+    wait_for(lambda: count_bound(api, mine) == 4, describe="the group to start")
 
 
 def install_pod_groups(api: Api, group: str = "scheduling.x-k8s.io", version: str = "v1alpha1") -> None:
@@ -214,17 +220,12 @@ def install_pod_groups(api: Api, group: str = "scheduling.x-k8s.io", version: st
     wait_for(lambda: create_object(api, CRDS, crd), describe="the kind to be made")
 
 
-def test_a_kind_that_is_installed_later_is_read(
-    api: Api, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
-) -> None:
-    nodes(make_eight_cores(1))
-    space = namespace()
-    tenant(namespaces=[space])
+def test_a_kind_that_is_installed_later_is_read(api: Api, mine: str, operator: StartOperator) -> None:
     operator()
-    create_pods(api, space, [make_pod({"cpu": "1", "memory": "64Mi"}, labels={POD_GROUP: "g"}) for _ in range(2)])
+    create_pods(api, mine, [make_pod({"cpu": "1", "memory": "64Mi"}, labels={POD_GROUP: "g"}) for _ in range(2)])
     wait_for(
-        lambda: all("PodGroup" in message for message in list_messages(api, space)),
-        describe=lambda: f"the pods to be told that their PodGroup is missing, not {list_messages(api, space)}",
+        lambda: all("PodGroup" in message for message in list_messages(api, mine)),
+        describe=lambda: f"the pods to be told that their PodGroup is missing, not {list_messages(api, mine)}",
     )
     install_pod_groups(api)
     try:
@@ -234,62 +235,56 @@ def test_a_kind_that_is_installed_later_is_read(
             "metadata": {"name": "g"},
             "spec": {"minMember": 2},
         }
-        path = f"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{space}/podgroups"
+        path = f"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{mine}/podgroups"
         wait_for(lambda: create_object(api, path, group), describe="the PodGroup to be made")
-        wait_for(lambda: count_bound(api, space) == 2, describe="the group to start")
+        wait_for(lambda: count_bound(api, mine) == 2, describe="the group to start")
     finally:
         api.delete(f"{CRDS}/podgroups.scheduling.x-k8s.io")
 
 
 def test_a_successor_is_told_when_others_of_the_minimum_are_missing(
-    api: Api, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
+    api: Api, mine: str, operator: StartOperator
 ) -> None:
-    nodes(make_eight_cores(1))
-    space = namespace()
-    tenant(namespaces=[space])
     operator()
-    members = create_pods(api, space, make_members("g", 4, "2"))
-    wait_for(lambda: count_bound(api, space) == 4, describe="the group to start")
-    delete_pods(api, space, members[:2])
+    members = create_pods(api, mine, make_members("g", 4, "2"))
+    wait_for(lambda: count_bound(api, mine) == 4, describe="the group to start")
+    delete_pods(api, mine, members[:2])
 
-    create_pods(api, space, make_members("g", 1, "2", total=4))
+    create_pods(api, mine, make_members("g", 1, "2", total=4))
 
     wait_for(
-        lambda: ["3 of 4 pods exist" in message for message in list_messages(api, space)] == [True],
-        describe=lambda: f"the successor to be told, not {list_messages(api, space)}",
+        lambda: ["3 of 4 pods exist" in message for message in list_messages(api, mine)] == [True],
+        describe=lambda: f"the successor to be told, not {list_messages(api, mine)}",
     )
 
 
 def test_a_group_that_stood_once_goes_on_below_its_minimum_where_it_says_so(
-    api: Api, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
+    api: Api, mine: str, operator: StartOperator
 ) -> None:
-    nodes(make_eight_cores(1))
-    space = namespace()
-    tenant(namespaces=[space])
     operator()
 
     def create(count: int) -> list[str]:
         pods = make_members("g", count, "2", total=4)
         for pod in pods:
             pod["metadata"]["annotations"]["fairbind.io/gang-after-start"] = "once"
-        return create_pods(api, space, pods)
+        return create_pods(api, mine, pods)
 
     members = create(3)
     wait_for(
-        lambda: ["3 of 4 pods exist" in message for message in list_messages(api, space)] == [True] * 3,
-        describe=lambda: f"the group to wait before it stood, not {list_messages(api, space)}",
+        lambda: ["3 of 4 pods exist" in message for message in list_messages(api, mine)] == [True] * 3,
+        describe=lambda: f"the group to wait before it stood, not {list_messages(api, mine)}",
     )
     members += create(1)
-    wait_for(lambda: count_bound(api, space) == 4, describe="the group to start")
-    delete_pods(api, space, members[:2])
+    wait_for(lambda: count_bound(api, mine) == 4, describe="the group to start")
+    delete_pods(api, mine, members[:2])
 
     (successor,) = create(1)
 
     wait_for(
-        lambda: successor in [pod["metadata"]["name"] for pod in find_bound(api, space)],
-        describe=lambda: f"the successor to start, not {list_messages(api, space)}",
+        lambda: successor in [pod["metadata"]["name"] for pod in find_bound(api, mine)],
+        describe=lambda: f"the successor to start, not {list_messages(api, mine)}",
     )
-    assert count_bound(api, space) == 3
+    assert count_bound(api, mine) == 3
 
 
 @pytest.fixture
@@ -317,69 +312,58 @@ def bind_half(api: Api, space: str, node: str) -> tuple[str, str]:
 
 @pytest.mark.usefixtures("undoing")
 def test_a_group_that_cannot_be_completed_is_undone_once_no_budget_forbids_it(
-    api: Api, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
+    api: Api, node: str, mine: str, operator: StartOperator
 ) -> None:
-    (node,) = nodes(make_eight_cores(1))
-    space = namespace()
-    tenant(namespaces=[space])
     running = operator("--undo-groups", "--undo-groups-after=2")
-    budgets = f"/apis/policy/v1/namespaces/{space}/poddisruptionbudgets"
+    budgets = f"/apis/policy/v1/namespaces/{mine}/poddisruptionbudgets"
     selector = {"matchExpressions": [{"key": "kueue.x-k8s.io/pod-group-name", "operator": "Exists"}]}
     api.post(budgets, {"metadata": {"name": "all"}, "spec": {"minAvailable": "100%", "selector": selector}})
-    first, second = bind_half(api, space, node)
+    first, second = bind_half(api, mine, node)
     name = "fairbind_group_evictions_total"
     wait_for(lambda: running.metrics().total(name, result="blocked") > 0, describe="the budget to forbid it")
-    assert {pod["metadata"]["name"] for pod in find_bound(api, space)} == {first}
+    assert {pod["metadata"]["name"] for pod in find_bound(api, mine)} == {first}
     assert running.metrics().total(name, result="evicted") == 0
 
     api.delete(f"{budgets}/all")
 
-    wait_for(
-        lambda: [pod["metadata"]["name"] for pod in list_pods(api, space)] == [second], describe="the member to go"
-    )
+    wait_for(lambda: [pod["metadata"]["name"] for pod in list_pods(api, mine)] == [second], describe="the member to go")
     assert running.metrics().total(name, result="evicted") == 1
     assert running.metrics().total(name, result="failed") == 0
-    events = f"/apis/events.k8s.io/v1/namespaces/{space}/events"
+    events = f"/apis/events.k8s.io/v1/namespaces/{mine}/events"
     wait_for(
         lambda: [event["note"] for event in api.items(events) if event["reason"] == "GroupUndone"],
         describe="the event of the member",
     )
-    create_pods(api, space, make_members("g", 1, "3"))
-    wait_for(lambda: count_bound(api, space) == 2, describe="the group to start whole with a smaller member")
-    check_together(list_pods(api, space))
+    create_pods(api, mine, make_members("g", 1, "3"))
+    wait_for(lambda: count_bound(api, mine) == 2, describe="the group to start whole with a smaller member")
+    check_together(list_pods(api, mine))
 
 
 def test_without_undoing_a_group_that_cannot_be_completed_keeps_its_members_and_says_so(
-    api: Api, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
+    api: Api, node: str, mine: str, operator: StartOperator
 ) -> None:
-    (node,) = nodes(make_eight_cores(1))
-    space = namespace()
-    tenant(namespaces=[space])
     running = operator("--undo-groups-after=1")
-    bind_half(api, space, node)
+    bind_half(api, mine, node)
     wait_for(
-        lambda: any("1 pod of it keeps its node; groups.undo" in message for message in list_messages(api, space)),
-        describe=lambda: f"the other member to be told, not {list_messages(api, space)}",
+        lambda: any("1 pod of it keeps its node; groups.undo" in message for message in list_messages(api, mine)),
+        describe=lambda: f"the other member to be told, not {list_messages(api, mine)}",
     )
-    assert count_bound(api, space) == 1
+    assert count_bound(api, mine) == 1
     assert running.metrics().total("fairbind_group_evictions_total") == 0
 
 
 @pytest.mark.usefixtures("undoing")
 def test_a_group_that_was_whole_once_keeps_its_members_whatever_it_lost(
-    api: Api, nodes: MakeNodes, namespace: MakeNamespace, tenant: MakeTenant, operator: StartOperator
+    api: Api, mine: str, operator: StartOperator
 ) -> None:
-    nodes(make_eight_cores(1))
-    space = namespace()
-    tenant(namespaces=[space])
     operator("--undo-groups", "--undo-groups-after=1", "--kept-place-seconds=0")
-    members = create_pods(api, space, make_members("g", 2, "4"))
-    wait_for(lambda: count_bound(api, space) == 2, describe="the group to start")
-    delete_pods(api, space, members[:1])
-    create_pods(api, space, make_members("g", 1, "5"))
-    wait_for(lambda: len(find_waiting(api, space)) == 1, describe="the successor, which is too large, to wait")
+    members = create_pods(api, mine, make_members("g", 2, "4"))
+    wait_for(lambda: count_bound(api, mine) == 2, describe="the group to start")
+    delete_pods(api, mine, members[:1])
+    create_pods(api, mine, make_members("g", 1, "5"))
+    wait_for(lambda: len(find_waiting(api, mine)) == 1, describe="the successor, which is too large, to wait")
 
-    never(lambda: count_bound(api, space) != 1, 5.0, "the member that is left was evicted")
+    never(lambda: count_bound(api, mine) != 1, 5.0, "the member that is left was evicted")
 
 
 @pytest.fixture
