@@ -75,19 +75,40 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Tests that run together. marker: pytest's expression that chooses them; is_traced: whether coverage is judged."""
+    """Tests that run together. marker: pytest's expression that chooses them; is_traced: whether coverage is judged.
+
+    folders: where they are; each worker reads every file there before its first test. leaves_out: folders in these
+    that have none of them.
+    """
 
     name: str
     marker: str
+    folders: tuple[str, ...]
+    leaves_out: tuple[str, ...] = ()
     is_traced: bool = False
 
 
 # Tracing doubles the time of tests, whatever they call, and tells nothing of programs that they start.
+# All folders of tests with programs, and those of which no other test is.
+PROGRAMS = ("adversary", "demo", "deploy", "differential", "e2e", "faults", "house", "kind", "local")
+ONLY_PROGRAMS = ("demo", "differential", "e2e", "kind", "local")
 COMPUTING = (
-    Stage("tests that compute", "covers and not slow and not needs_tools and not nightly", is_traced=True),
-    Stage("tests that compute for long", "(slow or not covers) and not needs_tools and not nightly"),
+    Stage(
+        "tests that compute",
+        "covers and not slow and not needs_tools and not nightly",
+        tuple(f"tests/{package}" for package in LEAST_BRANCHES_PERCENT),
+        is_traced=True,
+    ),
+    Stage(
+        "tests that compute for long",
+        "(slow or not covers) and not needs_tools and not nightly",
+        ("tests",),
+        tuple(f"tests/{folder}" for folder in ONLY_PROGRAMS),
+    ),
 )
-WITH_PROGRAMS = Stage("tests with programs", "needs_tools and not nightly")
+WITH_PROGRAMS = Stage(
+    "tests with programs", "needs_tools and not nightly", tuple(f"tests/{folder}" for folder in PROGRAMS)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +357,8 @@ def run_tests(
         options += ["--cov", "--cov-report=", f"--cov-report=json:{COVERAGE}"]
     if sys.stdout.isatty():
         options.append("--color=yes")
-    command = [*TIED, str(os.getpid()), str(python), "-m", "pytest", *options, *further]
+    chosen = further or [*stage.folders, *(f"--ignore={folder}" for folder in stage.leaves_out)]
+    command = [*TIED, str(os.getpid()), str(python), "-m", "pytest", *options, *chosen]
     prefix = "programs | " if stage is WITH_PROGRAMS else ""
     last, failures = "", list[str]()
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, errors="replace") as process:

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 
 import sbom
 from fairbind import __version__
@@ -58,6 +56,9 @@ def test_it_names_itself_and_where_the_packages_come_from(written: dict[str, Any
 
 @pytest.mark.nightly
 def test_others_can_read_it(written: dict[str, Any]) -> None:
+    from cyclonedx.schema import SchemaVersion  # noqa: PLC0415 - seconds, in every worker that collects tests
+    from cyclonedx.validation.json import JsonStrictValidator  # noqa: PLC0415 - the same
+
     version = SchemaVersion[f"V{written['specVersion'].replace('.', '_')}"]
     with_debian = {**written, "components": [*written["components"], sbom.describe_record(RECORD)]}
 

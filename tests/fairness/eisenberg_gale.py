@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 
-import cvxpy as cp
 import numpy as np
 
 from fairbind.fairness.problems.problem import FloatArray, Problem
@@ -14,6 +13,8 @@ from fairness.servers_oracle import list_capacity_rows
 
 def compute_eisenberg_gale_totals(problem: Problem) -> FloatArray:
     """Return the tasks of each tenant that maximize the weighted sum of their logarithms, shape (I,)."""
+    import cvxpy as cp  # noqa: PLC0415 - seconds, in every worker that collects tests
+
     alone_ik = compute_tasks_alone(problem)
     usable_ik = problem.eligible_ik & (alone_ik > 0)
     runs = np.flatnonzero(usable_ik.any(axis=1) & (problem.tasks_i > 0))

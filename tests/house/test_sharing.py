@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
 import pytest
 
-from sharing import PROGRAMMES, Sharing, rank
+import gates
+from house.tree import ROOT
+from sharing import PACKAGES, PROGRAMMES, START_PROGRAMS, Sharing, rank
 
 ON_KIND = [f"tests/kind/test_{n}.py::t" for n in "abcdef"]
 BESIDE = [f"tests/kind/test_{n}.py::t" for n in ("demo", "image")]
@@ -15,6 +18,8 @@ E2E = [f"tests/e2e/test_{n}.py::t" for n in "abcdef"]
 SLOW = [*ON_KIND, *BESIDE, *E2E]
 QUICK = [f"tests/model/test_{n}.py::t{k}" for n in "abcdef" for k in range(3)]
 COLLECTION = [*SLOW, *QUICK]
+WITH_TARGETS = {"frameworks", "karpenter"}
+"""Exams, which CI does not run."""
 
 
 @dataclass(eq=False)
@@ -87,3 +92,17 @@ def test_single_tests_that_take_minutes_begin_before_the_many_short_ones() -> No
 
     assert max(map(rank, programmes)) < min(rank(test) for test in [*BESIDE, *E2E])
     assert min(map(rank, programmes)) > rank(ON_KIND[0])
+
+
+def test_each_stage_looks_into_all_folders_that_have_tests_of_it() -> None:
+    tests = ROOT / "tests"
+    files = [path.relative_to(tests) for path in tests.rglob("*.py") if path.parent != tests]
+    marked = {f.parts[0] for f in files if re.search(r"\b(needs_tools|promtool)\b", (tests / f).read_text("utf-8"))}
+    wholly = {start.split("/")[1] for start in START_PROGRAMS if start.endswith("/")}
+    parts = {start.split("/")[1] for start in START_PROGRAMS}
+    traced, others = gates.COMPUTING
+
+    assert marked - WITH_TARGETS | parts == set(gates.PROGRAMS)
+    assert set(gates.ONLY_PROGRAMS) == wholly
+    assert traced.folders == tuple(f"tests/{package}" for package in PACKAGES)
+    assert others.folders == ("tests",)
