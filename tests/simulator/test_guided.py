@@ -6,6 +6,7 @@ import pytest
 
 from fairbind.fairness import compute_allocation
 from fairbind.scheduling import POLICIES
+from nights import leave_to_nights
 from simulator.fidelity import CONSTRAINED, PLAIN, SCENES, Counts, Scene, find_gains
 from simulator.scenarios import run
 
@@ -69,8 +70,9 @@ def test_the_fair_shares_of_ps_dsf_are_of_the_solution_that_it_follows(name: str
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES_OF_THE_PAPERS)
 @pytest.mark.parametrize("name", ["constrained", "gpus"])
-def test_pods_that_come_and_go_are_divided_so_on_average(name: str, policy: str) -> None:
+@pytest.mark.parametrize("horizon", leave_to_nights([60, 120], but=[60]))
+def test_pods_that_come_and_go_are_divided_so_on_average(name: str, policy: str, horizon: int) -> None:
     scene = SCENES[name].enlarge()
-    document = scene.write(mean=10, horizon=120)
-    held_ik = scene.count(run(document, policy), [60.0, 75.0, 90.0, 105.0, 118.0])
+    document = scene.write(mean=10, horizon=horizon)
+    held_ik = scene.count(run(document, policy), [part * horizon for part in (0.5, 0.625, 0.75, 0.875, 0.98)])
     check(scene, policy, held_ik, find_part(name, policy, CHURN_PARTS[name]))

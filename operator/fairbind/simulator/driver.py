@@ -350,7 +350,7 @@ class Simulation:
     def _add_node(self, shape: Shape, facts: NodeFacts) -> None:
         self._nodes[facts.name] = _Node(shape.name, facts, {})
         self._cluster.cache.nodes.apply(facts)
-        self._measures.add_capacity(shape.name, facts.allocatable)
+        self._measures.utilisation.add_capacity(shape.name, facts.allocatable)
 
     def _remove_node(self, name: str) -> None:
         node = self._nodes.get(name)
@@ -360,7 +360,7 @@ class Simulation:
             self._lose(number)
         del self._nodes[name]
         self._cluster.cache.nodes.delete(node.facts)
-        self._measures.add_capacity(node.shape, node.facts.allocatable, -1)
+        self._measures.utilisation.add_capacity(node.shape, node.facts.allocatable, -1)
         if node.shape in self._autoscalers:
             self._autoscalers[node.shape].bought.pop(name, None)
 
@@ -432,7 +432,7 @@ class Simulation:
             interrupted=self._is_stopped,
             tasks=tuple(rows),
             shares=tuple(self._measures.shares),
-            utilisation=tuple(self._measures.utilisation),
+            utilisation=tuple(self._measures.utilisation_rows),
             summary=compute_summary(self._measures, times, self._gangs, is_cut=self._is_cut),
             findings=None if self._measures.audits is None else self._measures.audits.list_rows(),
             closeness=self._measures.compute_closeness(self._now),

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from fairbind.cluster.cache.cache import ClusterCache
-from fairbind.cluster.cache.tenant_overviews import to_people_units
 from fairbind.cluster.classes.snapshot import Scale
-from fairbind.cluster.objects.facts import PODS, Amounts, NodeFacts, PodFacts
+from fairbind.cluster.objects.facts import PODS, NodeFacts, PodFacts
 from fairbind.cluster.state.node_state import add_amounts
 from fairbind.cluster.tenancy.tenants import IMPLICIT_PREFIX
 from fairbind.cluster.tenancy.users import find_tenant_of_leaf
@@ -25,6 +24,8 @@ from fairbind.simulator.auditing import MOST_TENANTS, AuditLog, find_unfairness
 from fairbind.simulator.deviation import compute_deviation
 from fairbind.simulator.results import Closeness, ShareRow, UtilisationRow
 from fairbind.simulator.slots import SLOT_RESOURCE
+from fairbind.simulator.time_mean import TimeMean
+from fairbind.simulator.utilisation import Utilisation
 from fairbind.what_if.fair_shares import FairShares
 
 JAIN, MEAN_DEVIATION, LARGEST_DEVIATION = "jain", "deviation", "largest_deviation"
@@ -35,30 +36,6 @@ def find_counting(scale: Scale) -> tuple[bool, ...]:
     if SLOT_RESOURCE in scale.resources:
         return tuple(resource not in {SLOT_RESOURCE, PODS} for resource in scale.resources)
     return scale.counts_r
-
-
-class TimeMean:
-    """The mean over time of something that stays constant for a while; times without a value do not count."""
-
-    __slots__ = ("_since", "_sum", "_time", "_value")
-
-    def __init__(self) -> None:
-        self._since = 0
-        self._sum = 0.0
-        self._time = 0
-        self._value: float | None = None
-
-    def set(self, value: float | None, now: int) -> None:
-        """Let the value be this from now on."""
-        if self._value is not None:
-            self._sum += self._value * (now - self._since)
-            self._time += now - self._since
-        self._since, self._value = now, value
-
-    def compute(self, now: int) -> float | None:
-        """Return the mean up to now; None when there is nothing to average."""
-        self.set(self._value, now)
-        return self._sum / self._time if self._time else None
 
 
 @dataclass(slots=True)
@@ -144,36 +121,20 @@ class Measures:
         self._home = home
         self._cache = cache
         self._fair_shares = fair_shares
-        self._yardsticks = yardsticks or {}
         self.tenants = {name: TenantMeasures(0, 0, 0, {}, 0.0, TimeMean()) for name in tenants}
-        self._resources = {
-            name: [resource for resource, _ in node.allocatable if resource != SLOT_RESOURCE]
-            for name, node in shapes.items()
-        }
-        self._used: dict[str, dict[str, int]] = {name: {} for name in shapes}
-        self._capacity: dict[str, dict[str, int]] = {name: {} for name in shapes}
-        self._used_in_all: dict[str, int] = {}
-        self._capacity_in_all: dict[str, int] = {}
-        self._utilisation = {r: TimeMean() for r in sorted({r for some in self._resources.values() for r in some})}
+        self.utilisation = Utilisation(shapes)
         self._means = {name: TimeMean() for name in (JAIN, MEAN_DEVIATION, LARGEST_DEVIATION)}
         self._closeness = _Closeness()
-        self._closeness_to = {name: _Closeness() for name in self._yardsticks}
+        self._yardsticks = {name: (shares, _Closeness()) for name, shares in (yardsticks or {}).items()}
         self._touched: dict[str, None] = {}
         self._scale: tuple[Scale, tuple[bool, ...]] | None = None
         self._inner: frozenset[str] = frozenset()
-        self._is_used_changed = True
         self._sample: _Sample | None = None
         self.audits = AuditLog() if len(self.tenants) <= MOST_TENANTS else None
         self.shares: list[ShareRow] = []
-        self.utilisation: list[UtilisationRow] = []
+        self.utilisation_rows: list[UtilisationRow] = []
 
     # --- what happens ---
-
-    def add_capacity(self, shape: str, amounts: Amounts, sign: int = 1) -> None:
-        """Note that a node came or (sign -1) went."""
-        add_amounts(self._capacity[shape], amounts, sign)
-        add_amounts(self._capacity_in_all, amounts, sign)
-        self._is_used_changed = True
 
     def arrive(self, tenant: str) -> None:
         """Note that a task arrived."""
@@ -199,10 +160,8 @@ class Measures:
         measures = self.tenants[tenant]
         measures.running += sign
         add_amounts(measures.share, pod.demand.share, sign)
-        add_amounts(self._used[shape], pod.demand.real, sign)
-        add_amounts(self._used_in_all, pod.demand.real, sign)
+        self.utilisation.use(shape, pod.demand.real, sign)
         self._touched[tenant] = None
-        self._is_used_changed = True
 
     def follow(self, scale: Scale, now: int) -> None:
         """Take the state after an instant's last cycle. scale: says what counts, and how much there is."""
@@ -210,11 +169,7 @@ class Measures:
         if self._scale is None or scale != self._scale[0]:
             self._scale = scale, find_counting(scale)
             self._touched.update(dict.fromkeys(self.tenants))
-        if self._is_used_changed:
-            self._is_used_changed = False
-            for resource, mean in self._utilisation.items():
-                capacity, used = self._capacity_in_all.get(resource, 0), self._used_in_all.get(resource, 0)
-                mean.set(used / capacity if capacity else None, now)
+        self.utilisation.follow(now)
         inner = self._cache.state.usage.inner.by_name
         before, self._inner = self._inner, frozenset(self.tenants.keys() & inner.keys())
         self._touched.update(dict.fromkeys(before | self._inner))
@@ -239,13 +194,7 @@ class Measures:
                 inner = shown[name]
                 fair_share, running, pending = inner.fair_share, inner.running, sum(inner.pending.values())
             self.shares.append(ShareRow(self._policy, now, name, measures.dominant_share, fair_share, running, pending))
-        for shape, resources in self._resources.items():
-            for resource in resources:
-                used, capacity = (
-                    to_people_units(resource, amounts[shape].get(resource, 0))
-                    for amounts in (self._used, self._capacity)
-                )
-                self.utilisation.append(UtilisationRow(self._policy, now, shape, resource, used, capacity))
+        self.utilisation_rows += self.utilisation.list_rows(self._policy, now)
         self._note_fairness(sample, now)
         if self.audits is not None:
             self.audits.add(sample.findings)
@@ -254,7 +203,8 @@ class Measures:
         by_name = self._fair_shares.compute()
         overview = self._cache.queries.build_overview(by_name, self._fair_shares.compute_inner() if self._inner else {})
         findings, deviation = self._audit(by_name) if self.audits is not None else ((), None)
-        others = {name: self._cache.queries.build_overview(some.compute()) for name, some in self._yardsticks.items()}
+        build = self._cache.queries.build_overview
+        others = {name: build(shares.compute()) for name, (shares, _) in self._yardsticks.items()}
         if by_name is None:
             return _Sample(None, overview, findings, deviation, others)
         fair_shares: dict[str, float] = defaultdict(float)
@@ -285,21 +235,21 @@ class Measures:
         for name, part in self._closeness.worst_part.items():
             measures = self.tenants[self._find_home(name)]
             measures.worst_part = part if measures.worst_part is None else min(measures.worst_part, part)
-        for name, overview in sample.others.items():
-            self._closeness_to[name].note(overview, now)
+        for name, (_, closeness) in self._yardsticks.items():
+            closeness.note(sample.others[name], now)
 
     def compute_closeness(self, now: int) -> dict[str, Closeness]:
         """Return how near the run is to each yardstick."""
         return {
             name: Closeness(each.compute_error(now)["mean"], min(each.worst_part.values(), default=None))
-            for name, each in self._closeness_to.items()
+            for name, (_, each) in self._yardsticks.items()
         }
 
     def compute_means(self, now: int) -> dict[str, object]:
         """Return what the summary says of the whole cluster over time."""
         means = {name: mean.compute(now) for name, mean in self._means.items()}
         return {
-            "utilisation": {resource: mean.compute(now) for resource, mean in self._utilisation.items()},
+            "utilisation": self.utilisation.compute_means(now),
             "jain": means[JAIN],
             "share_error": self._closeness.compute_error(now),
             "deviation": {"mean": means[MEAN_DEVIATION], "max": means[LARGEST_DEVIATION]},
