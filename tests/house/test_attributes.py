@@ -13,7 +13,6 @@ KNOWN = {
     "ClusterState": 33,
     "Simulation": 27,
     "Recorder": 23,
-    "Measures": 23,
     "Draft": 23,
     "Volumes": 22,
     "Shape": 20,

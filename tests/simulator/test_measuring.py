@@ -5,8 +5,8 @@ import pytest
 from fairbind.model import SolverError
 from fairbind.scheduling import POLICIES
 from fairbind.simulator.driver import simulate
-from fairbind.simulator.measuring import TimeMean
 from fairbind.simulator.parsing import parse_scenario
+from fairbind.simulator.time_mean import TimeMean
 from fairbind.simulator.workload import draw_workload
 from fairbind.what_if import fair_shares
 from simulator.scenarios import SECOND, Json, find_starts, make_entry, make_scenario, run

@@ -432,7 +432,7 @@ class Simulation:
             interrupted=self._is_stopped,
             tasks=tuple(rows),
             shares=tuple(self._measures.shares),
-            utilisation=tuple(self._measures.utilisation_rows),
+            utilisation=tuple(self._measures.utilisation.rows),
             summary=compute_summary(self._measures, times, self._gangs, is_cut=self._is_cut),
             findings=None if self._measures.audits is None else self._measures.audits.list_rows(),
             closeness=self._measures.compute_closeness(self._now),

@@ -22,7 +22,7 @@ from fairbind.model.overview import ClusterOverview
 from fairbind.scheduling.fair_shares.audit import Finding, make_audit_scene
 from fairbind.simulator.auditing import MOST_TENANTS, AuditLog, find_unfairness
 from fairbind.simulator.deviation import compute_deviation
-from fairbind.simulator.results import Closeness, ShareRow, UtilisationRow
+from fairbind.simulator.results import Closeness, ShareRow
 from fairbind.simulator.slots import SLOT_RESOURCE
 from fairbind.simulator.time_mean import TimeMean
 from fairbind.simulator.utilisation import Utilisation
@@ -132,7 +132,6 @@ class Measures:
         self._sample: _Sample | None = None
         self.audits = AuditLog() if len(self.tenants) <= MOST_TENANTS else None
         self.shares: list[ShareRow] = []
-        self.utilisation_rows: list[UtilisationRow] = []
 
     # --- what happens ---
 
@@ -194,7 +193,7 @@ class Measures:
                 inner = shown[name]
                 fair_share, running, pending = inner.fair_share, inner.running, sum(inner.pending.values())
             self.shares.append(ShareRow(self._policy, now, name, measures.dominant_share, fair_share, running, pending))
-        self.utilisation_rows += self.utilisation.list_rows(self._policy, now)
+        self.utilisation.measure(self._policy, now)
         self._note_fairness(sample, now)
         if self.audits is not None:
             self.audits.add(sample.findings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from fairbind.cluster.cache.tenant_overviews import to_people_units
 from fairbind.cluster.objects.facts import Amounts, NodeFacts
@@ -13,9 +13,10 @@ from fairbind.simulator.time_mean import TimeMean
 
 
 class Utilisation:
-    """Follows one run. shapes: nodes of each kind, by name."""
+    """Follows one run. rows: what was measured."""
 
     def __init__(self, shapes: Mapping[str, NodeFacts]) -> None:
+        """shapes: a node of each, by name."""
         self._resources = {
             name: [resource for resource, _ in node.allocatable if resource != SLOT_RESOURCE]
             for name, node in shapes.items()
@@ -26,6 +27,7 @@ class Utilisation:
         self._capacity_in_all: dict[str, int] = {}
         self._means = {r: TimeMean() for r in sorted({r for some in self._resources.values() for r in some})}
         self._is_changed = True
+        self.rows: list[UtilisationRow] = []
 
     def add_capacity(self, shape: str, amounts: Amounts, sign: int = 1) -> None:
         """Note that a node came or (sign -1) went."""
@@ -47,15 +49,15 @@ class Utilisation:
                 capacity, used = self._capacity_in_all.get(resource, 0), self._used_in_all.get(resource, 0)
                 mean.set(used / capacity if capacity else None, now)
 
-    def list_rows(self, policy: str, now: int) -> Iterator[UtilisationRow]:
-        """Yield what a time's tables say."""
+    def measure(self, policy: str, now: int) -> None:
+        """Add the rows of a time."""
         for shape, resources in self._resources.items():
             for resource in resources:
                 used, capacity = (
                     to_people_units(resource, amounts[shape].get(resource, 0))
                     for amounts in (self._used, self._capacity)
                 )
-                yield UtilisationRow(policy, now, shape, resource, used, capacity)
+                self.rows.append(UtilisationRow(policy, now, shape, resource, used, capacity))
 
     def compute_means(self, now: int) -> dict[str, float | None]:
         """Return by resource which part of all was used over time."""

@@ -41,8 +41,6 @@ LENDING = {"Always": True, "Never": False}
 
 _UNCLAIMED = Rejection(RejectionKind.UNCLAIMED)
 
-_NO_LABELS: Mapping[str, str] = {}
-
 
 @dataclass(frozen=True, slots=True)
 class TenantSpec:

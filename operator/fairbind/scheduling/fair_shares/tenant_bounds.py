@@ -36,9 +36,6 @@ class TenantBounds:
         return [on_k for on_k in found.values() if not on_k.all()]
 
 
-NO_BOUNDS = TenantBounds()
-
-
 def has_tree(snapshot: Snapshot) -> bool:
     """Whether some tenant has a parent, a priority or a guarantee."""
     return not snapshot.hierarchy.is_flat
