@@ -70,7 +70,7 @@ class _SharesAt(NamedTuple):
 def reproduce_figure_5(lab: Lab) -> Outcome:
     """Shares of three users who come and go on 100 servers."""
     servers = _find_small_cluster()
-    length = 20 if lab.is_full else 60
+    length = 20 if lab.is_full else 120
     rows = _run_figure_5(servers, length)
     total_r = [sum(count * kind[place] for count, kind in zip(servers, SERVERS, strict=True)) for place in (1, 2)]
     last = max(row.end or 0 for row in rows) / NANOSECONDS

@@ -91,8 +91,8 @@ def write_amounts(cpu: float, memory: float) -> dict[str, str]:
 
 
 def make_day(lab: Lab) -> Day:
-    """Return the day of 2,000 servers, or the hour of 12 of the small scale."""
-    return lab.remember("day", lambda: _draw_day(2_000, 900, 86_400) if lab.is_full else _draw_day(12, 6, 3_600))
+    """Return the day of 2,000 servers, or the hour of 8 of the small scale."""
+    return lab.remember("day", lambda: _draw_day(2_000, 900, 86_400) if lab.is_full else _draw_day(8, 6, 3_600))
 
 
 def describe_workload(day: Day) -> str:

@@ -192,7 +192,7 @@ def _reproduce_data_centre(
     says: str,
     judge: Callable[[Mapping[str, Sequence[float]]], Verdict],
 ) -> Outcome:
-    runs, users = (100, 300) if lab.is_full else (5, 60)
+    runs, users = (100, 300) if lab.is_full else (2, 40)
     machines = tuple(lab.machines)
     means = {
         variant.name: lab.remember(
