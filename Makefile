@@ -127,7 +127,7 @@ bench-trees: install ## measure what a tree of tenants costs a cycle (writes doc
 	$(VENV)/python tests/perf/tree_cost.py
 
 .PHONY: bench-gangs
-bench-gangs: install ## measure what groups cost a cycle (writes docs/benchmarks/gangs.md; through an API server: make bench CONTENDERS="fairbind,groups of 100" NODES=5000 BACKLOGS=1)
+bench-gangs: install ## measure what groups cost a cycle (writes docs/benchmarks/gangs.md; through an API server, beside Volcano: make bench CONTENDERS="fairbind,groups of 100,volcano" NODES=5000 BACKLOGS=1)
 	$(VENV)/python tests/perf/gang_cost.py
 
 .PHONY: gaps

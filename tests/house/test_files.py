@@ -156,13 +156,24 @@ def test_the_changelog_has_what_breaks_what_is_new_and_what_was_wrong() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["kubernetes", "kubernetes-1.34", "cluster", "kind", "prometheus", "workflows", "karpenter", *FRAMEWORKS]
+    "module",
+    [
+        "kubernetes",
+        "kubernetes-1.34",
+        "cluster",
+        "kind",
+        "prometheus",
+        "workflows",
+        "karpenter",
+        "volcano",
+        *FRAMEWORKS,
+    ],
 )
 def test_programs_are_pinned_by_hash(module: str) -> None:
     folder = ROOT / "deploy" / "tools" / "local" / "go" / module
     text = (folder / "go.mod").read_text(encoding="utf-8")
     replaced = dict(re.findall(r"^\s*(?:replace )?(\S+) => \S+ (v\S+)", text, re.MULTILINE))
-    required = re.findall(r"^\s+(\S+) (v\S+)", text, re.MULTILINE)
+    required = re.findall(r"^\s+(\S+) (v\d\S+)", text, re.MULTILINE)
     pins = [f"{path} {replaced.get(path, version)}/go.mod h1:" for path, version in required]
     sums = (folder / "go.sum").read_text(encoding="utf-8")
 

@@ -104,7 +104,7 @@ def test_what_no_test_of_ci_runs_is_built_only_when_it_is_asked_for(fake_go: Pat
     run(argparse.Namespace(command="tools", kubernetes=None, folder=tmp_path))
     built = set(re.findall(r"/\.(\S+)\.partial", fake_go.read_text()))
 
-    asked = ("scheduling-exam", "karpenter")
+    asked = ("scheduling-exam", "karpenter", "vc-scheduler")
     assert set(TOOLS) - built == {*asked, *FRAMEWORKS}
     tools = ensure_tools(asked, lambda _: None)
     assert all(tools.path(name).exists() for name in asked)

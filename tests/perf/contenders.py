@@ -116,7 +116,7 @@ class Fairbind:
         environment = {name: text for name, text in os.environ.items() if not name.startswith(("FAIRBIND_", "KUBE"))}
         started = time.monotonic()
         self._process = processes.spawn(argv, self._log, environment=environment)
-        await _wait_ready(f"http://127.0.0.1:{self._port}/readyz", self._process, self._log)
+        await wait_ready(f"http://127.0.0.1:{self._port}/readyz", self._process, self._log)
         return time.monotonic() - started
 
     async def stop(self) -> None:
@@ -176,7 +176,7 @@ class KubeScheduler:
         started, self._has_started = time.monotonic(), True
         await asyncio.to_thread(self._run)
         url = f"https://127.0.0.1:{self._plane.scheduler_metrics_port}/readyz"
-        await _wait_ready(url, None, self._plane.logs(THEIRS))
+        await wait_ready(url, None, self._plane.logs(THEIRS))
         return time.monotonic() - started
 
     async def stop(self) -> None:
@@ -251,7 +251,8 @@ class BareBinder:
         return True
 
 
-async def _wait_ready(url: str, process: subprocess.Popen[bytes] | None, log: Path) -> None:
+async def wait_ready(url: str, process: subprocess.Popen[bytes] | None, log: Path) -> None:
+    """Wait until a server says 200; raise MeasureError when its process ends or it takes too long."""
     deadline = time.monotonic() + READY_TIMEOUT_SECONDS
     # Who answers on loopback is known; what is asked is no secret.
     tls = ssl.create_default_context()

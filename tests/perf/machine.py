@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from fairbind import __version__
@@ -33,11 +34,11 @@ def describe_machine() -> dict[str, str | int | float]:
     }
 
 
-def describe_versions() -> dict[str, str]:
-    """Return the versions of the programs and packages."""
+def describe_versions(programs: Mapping[str, tuple[str, str]] = PROGRAMS) -> dict[str, str]:
+    """Return the versions of programs and packages. programs: by name, our module that pins one and its own."""
     versions = {"fairbind": f"{__version__} ({_find_commit()})", "Python": platform.python_version()}
     versions |= {name: importlib.metadata.version(name) for name in PACKAGES}
-    for name, (module, path) in PROGRAMS.items():
+    for name, (module, path) in programs.items():
         pinned = re.search(rf"^\s*{re.escape(path)} v(\S+)", _read(MODULES / module / "go.mod"), re.MULTILINE)
         versions[name] = pinned[1] if pinned else "unknown"
     return versions

@@ -39,7 +39,7 @@ from perf.contenders import (
     KubeScheduler,
     Scheduler,
 )
-from perf.machine import describe_machine, describe_versions
+from perf.machine import PROGRAMS, describe_machine, describe_versions
 from perf.modes import BareOpener, ExtenderMode, GateMode
 from perf.plane import StillPlane
 from perf.report import PAGE, RESULTS, ROOT, render_page, render_tables
@@ -56,7 +56,8 @@ from perf.rounds import (
     run_idle,
     run_singles,
 )
-from perf.workload import assign_in_turn, make_pods
+from perf.volcano import PATH, PROGRAM, Volcano
+from perf.workload import VOLCANO, assign_in_turn, make_pods
 
 CYCLE = Path(__file__).with_name("cycle.py")
 GOOGLE = Path(__file__).with_name("google.py")
@@ -64,6 +65,8 @@ SERVICE_ACCOUNT = "fairbind"
 OWN_NAME = "fairbind-bench"
 """Namespace, service account and binding of the benchmark itself."""
 YOUNG_OBJECTS = 50_000
+BESIDE = (GROUPS, VOLCANO)
+"""Contenders of which a whole run has none."""
 UNPUBLISHED = ROOT / "build" / "benchmark.json"
 """Where the raw results of a run go that is not the whole one."""
 
@@ -169,7 +172,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         type=_parse_names,
         default=plan.contenders,
         metavar="NAME,NAME",
-        help=f"leave others and the pure cycle out ({', '.join((*plan.contenders, GROUPS))})",
+        help=f"leave others and the pure cycle out ({', '.join((*plan.contenders, *BESIDE))})",
     )
     parser.add_argument(
         "--arrivals-at", type=float, metavar="RATE", help="measure only arrivals, so many pods a second"
@@ -187,11 +190,12 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 def run(plan: Plan, date: str, output: Path) -> dict[str, Any]:
     """Measure everything and return the raw results; they are in the file after each size, so a later one may fail."""
     started = time.monotonic()
-    tools = ensure_tools((*DEFAULT, "kube-scheduler"))
+    has_volcano = VOLCANO in plan.contenders
+    tools = ensure_tools((*DEFAULT, "kube-scheduler", *([PROGRAM] if has_volcano else [])))
     results: dict[str, Any] = {
         "date": date,
         "machine": describe_machine(),
-        "versions": describe_versions(),
+        "versions": describe_versions({**PROGRAMS, "Volcano": (VOLCANO, PATH)} if has_volcano else PROGRAMS),
         "plan": asdict(plan),
         "cycle": measure_cycle(plan) if plan.has_cycle else {"figures": []},
     }
@@ -262,6 +266,7 @@ def make_contenders(plane: ControlPlane, chart: Chart, plan: Plan) -> list[Sched
     return [
         Fairbind(chart, kubeconfig, plane.logs(OURS)),
         FairbindWithGroups(chart, kubeconfig, plane.logs(OURS)),
+        Volcano(plane, chart),
         KubeScheduler(chart, plane),
         GateMode(plane, chart, kubeconfig),
         BareOpener(plane, chart, kubeconfig, plan.in_flight),
@@ -367,6 +372,6 @@ def _parse_sizes(text: str) -> tuple[int, ...]:
 
 def _parse_names(text: str) -> tuple[str, ...]:
     names = tuple(text.split(","))
-    if unknown := set(names) - {*Plan().contenders, GROUPS}:
+    if unknown := set(names) - {*Plan().contenders, *BESIDE}:
         raise argparse.ArgumentTypeError(f"no contender is called {', '.join(sorted(unknown))}")
     return names

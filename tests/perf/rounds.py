@@ -23,6 +23,7 @@ from perf.measure import (
     wait_quiet,
 )
 from perf.modes import BareOpener
+from perf.volcano import Volcano
 from perf.workload import BenchPod, assign_in_turn, find_overcommitted, make_pods
 
 IDLE_SECONDS = 30.0
@@ -130,6 +131,8 @@ async def run_backlog(cluster: Cluster, contender: Scheduler, run: str, turn: in
     await contender.prepare(cluster.api)
     await create_namespaces(cluster.api, run, contender.namespace_labels)
     maker = PodMaker(cluster.api, run, contender.scheduler)
+    if isinstance(contender, Volcano):
+        await contender.create_groups(cluster.api, pods)
     created_rate = await maker.create_all(pods)
     quiet = await cluster.settle()
     async with BindingWatch(cluster.api, run) as watch:

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+VOLCANO = "volcano"
+"""What its pods name as their scheduler; they name their groups otherwise."""
 RUN_LABEL = "fairbind.io/bench-run"
 TENANT_LABEL = "fairbind.io/bench-tenant"
 TENANT_COUNT = 20
@@ -154,7 +156,9 @@ def encode_pod(pod: BenchPod, run: str, scheduler: str) -> bytes:
         "containers": [{"name": "main", "image": "none.invalid/none", "resources": resources}],
     }
     metadata: dict[str, Any] = {"name": pod.name, "labels": {RUN_LABEL: run}}
-    if pod.group:
+    if pod.group and scheduler == VOLCANO:
+        metadata["annotations"] = {"scheduling.k8s.io/group-name": pod.group}
+    elif pod.group:
         metadata["labels"]["kueue.x-k8s.io/pod-group-name"] = pod.group
         metadata["annotations"] = {"kueue.x-k8s.io/pod-group-total-count": str(pod.group_size)}
     return json.dumps({"metadata": metadata, "spec": spec}).encode()

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from localplane import processes
+from localplane.additions import add_files
 from localplane.failures import ToolError, explain_failure
 from localplane.toolchain import ensure_go
 
@@ -67,12 +68,13 @@ TOOLS: Mapping[str, Tool] = {
         Tool("mpi-operator", "mpi-operator", "github.com/kubeflow/mpi-operator/cmd/mpi-operator", 90),
         Tool("spark-operator", "spark-operator", "github.com/kubeflow/spark-operator/v2/cmd/operator", 120),
         Tool("karpenter", "karpenter", "sigs.k8s.io/karpenter/kwok", 120),
+        Tool("vc-scheduler", "volcano", "volcano.sh/volcano/cmd/scheduler", 120),
     )
 }
 DEFAULT = ("etcd", "kube-apiserver", "kube-controller-manager", "kwok", "helm")
 FRAMEWORKS = ("jobset", "lws", "kuberay", "trainer", "mpi-operator", "spark-operator")
 """Operators of others that make groups of pods, each from a module of ours with its name: `make framework-tools`."""
-USUAL = tuple(name for name in TOOLS if name not in {"scheduling-exam", "karpenter", *FRAMEWORKS})
+USUAL = tuple(name for name in TOOLS if name not in {"scheduling-exam", "karpenter", "vc-scheduler", *FRAMEWORKS})
 """What `make tools` builds: all but what no test of CI runs."""
 
 
@@ -207,7 +209,8 @@ def _build(go: Path, tool: Tool, folder: Path, position: str, report: Callable[[
     partial = folder / f".{tool.name}.partial"
     log = folder.parent / f"{tool.name}.log"
     log.unlink(missing_ok=True)
-    argv: list[str | Path] = [go, "build", *_compute_flags(tool.module), "-o", partial, tool.package]
+    added = add_files(MODULES / tool.module, folder.parent, lambda path: find_module_folder(tool.module, path, report))
+    argv: list[str | Path] = [go, "build", *_compute_flags(tool.module), *added, "-o", partial, tool.package]
     expectation = tool.build_seconds * MEASURED_CORES / max(1, os.cpu_count() or 1)
     cores = f"{os.cpu_count()} cores" if os.cpu_count() != 1 else "1 core"
     line = f"building {tool.name} {position}, about {_describe_duration(expectation)} on {cores} if idle"
@@ -237,7 +240,7 @@ def _compute_folder(cache: Path, module: str) -> Path:
 
 def find_sources(folder: Path) -> list[Path]:
     """Return what decides what a module's programs are: its pins, and the code of a program of our own."""
-    return [folder / "go.mod", folder / "go.sum", *sorted(folder.glob("*.go"))]
+    return [folder / "go.mod", folder / "go.sum", *sorted(folder.rglob("*.go"))]
 
 
 def _compute_flags(module: str) -> list[str]:
@@ -249,7 +252,7 @@ def _compute_flags(module: str) -> list[str]:
     plain = ["-trimpath", "-buildvcs=false"]
     if module == "prometheus":
         return [*plain, "-ldflags=-s -w", "-tags=remove_all_sd,enable_kubernetes_sd"]
-    if module in {"karpenter", *FRAMEWORKS}:
+    if module in {"karpenter", "volcano", *FRAMEWORKS}:
         return [*plain, "-ldflags=-s -w"]
     numbers = OLDER_KUBERNETES.get(module.removeprefix("kubernetes-"), KUBERNETES_VERSION)
     major, minor, _ = numbers
