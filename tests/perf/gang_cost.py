@@ -21,6 +21,7 @@ import numpy as np
 
 from fairbind.model import Placement, PolicySettings, ServerTable, Snapshot, Task, TaskClass, TaskGroup, Tenant
 from fairbind.scheduling import CycleState, UnschedulableCache, compute_server_classes, run_cycle
+from perf.report import compute_foreign
 from perf.tree_cost import take_turns
 
 Json = dict[str, Any]
@@ -28,7 +29,8 @@ Json = dict[str, Any]
 BENCHMARKS = Path(__file__).parents[2] / "docs" / "benchmarks"
 RESULTS, PAGE = BENCHMARKS / "results" / "gangs.jsonl", BENCHMARKS / "gangs.md"
 BACKLOGS = BENCHMARKS / "results" / "gangs-backlog.json"
-"""Recorded by `make bench`, through an API server."""
+BESIDE_VOLCANO = BENCHMARKS / "results" / "gangs-volcano.json"
+"""Both recorded by `make bench`, through an API server."""
 TEMPLATE = Path(__file__).with_name("gangs.template")
 
 RESOURCES = ("cpu", "memory", "gpu")
@@ -183,7 +185,12 @@ def render_page(lines: Sequence[Json]) -> str:
         rows.append("| " + " | ".join(cells) + " |")
     first = lines[0]
     return TEMPLATE.read_text(encoding="utf-8").format(
-        rows="\n".join(rows), date=first["date"], servers=first["servers"], waiting=GROUPS_WAITING, **read_backlogs()
+        rows="\n".join(rows),
+        date=first["date"],
+        servers=first["servers"],
+        waiting=GROUPS_WAITING,
+        beside=read_beside_volcano(),
+        **read_backlogs(),
     )
 
 
@@ -203,6 +210,32 @@ def read_backlogs() -> Json:
         "grouped": grouped,
         "ratio": sum(grouped) / sum(plain),
     }
+
+
+def read_beside_volcano() -> Json:
+    """Return what the page says of fairbind and Volcano in one run; each has one round."""
+    recorded = json.loads(BESIDE_VOLCANO.read_text(encoding="utf-8"))
+    (nodes,) = recorded["plan"]["nodes"]
+    plain, grouped, volcano = recorded["backlogs"]
+    phases = {"fairbind, without groups": plain, "fairbind, in groups": grouped, "Volcano, in groups": volcano}
+    return {
+        "nodes": nodes,
+        "pods": recorded["plan"]["pods"],
+        "version": recorded["versions"]["Volcano"],
+        "day": recorded["date"].partition("T")[0],
+        "rows": "\n".join(render_phase(name, phase) for name, phase in phases.items()),
+        "ratio": grouped["rate"] / volcano["rate"],
+        "cores": recorded["machine"]["cores"],
+        "foreign": [compute_foreign(recorded, phase["cpu"]) for phase in (grouped, volcano)],
+    }
+
+
+def render_phase(name: str, phase: Json) -> str:
+    """Return a row of a backlog through an API server."""
+    (own,) = {"fairbind", "volcano"} & set(phase["cpu"]["by_process"])
+    seconds = phase["cpu"]["by_process"][own]
+    cells = [name, f"{phase['bound']:,}", f"{phase['rate']:.0f}", f"{seconds:.0f} s", f"{phase['memory_mib']:,.0f} MiB"]
+    return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:
