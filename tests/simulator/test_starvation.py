@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nights import leave_to_nights
 from simulator.starvation import (
     LENGTHS,
     PAGE,
@@ -20,29 +21,34 @@ from simulator.starvation import (
 )
 
 CPUS = 8
+RUN_TIMES = pytest.mark.parametrize("run_times", leave_to_nights([14, 20], but=[14]))
+"""How many mean run times are simulated: the first half is for what runs at the beginning to end."""
 
 
-def measure_part(large: int, length: str, mode: str = "On") -> tuple[float, float]:
+def measure_part(large: int, length: str, run_times: int, mode: str = "On") -> tuple[float, float]:
     """Return which part of its share the tenant with the larger pods holds in the second half, and what all hold."""
-    line = measure(Case("small", ((8, CPUS),), ("500m", str(large))), length, 1, mode)
+    line = measure(Case("small", ((8, CPUS),), ("500m", str(large)), run_times=run_times), length, 1, mode)
     half = len(line["used"]) // 2
     return statistics.fmean(line["of_share"][half:]), statistics.fmean(line["used"][half:])
 
 
 @pytest.mark.slow  # some hundred thousand decisions
+@RUN_TIMES
 @pytest.mark.parametrize("length", sorted(LENGTHS))
 @pytest.mark.parametrize("large", [1, 2, 4])
-def test_it_has_its_share_and_nothing_is_lost(large: int, length: str) -> None:
-    part, used = measure_part(large, length)
+def test_it_has_its_share_and_nothing_is_lost(large: int, length: str, run_times: int) -> None:
+    part, used = measure_part(large, length, run_times)
 
     assert part >= 0.9
     assert used >= 0.99
 
 
 @pytest.mark.slow
-def test_it_has_its_share_on_nodes_of_several_sizes() -> None:
+@RUN_TIMES
+def test_it_has_its_share_on_nodes_of_several_sizes(run_times: int) -> None:
     """The exact answer puts it on the small nodes first; capacity that comes free on the large ones serves it, too."""
-    line = measure(Case("sizes", ((4, CPUS), (1, 2 * CPUS)), ("500m", "4")), "exponential", 1, "On")
+    case = Case("sizes", ((4, CPUS), (1, 2 * CPUS)), ("500m", "4"), run_times=run_times)
+    line = measure(case, "exponential", 1, "On")
     half = len(line["used"]) // 2
 
     assert statistics.fmean(line["of_share"][half:]) >= 0.9
@@ -51,16 +57,17 @@ def test_it_has_its_share_on_nodes_of_several_sizes() -> None:
 
 @pytest.mark.slow
 def test_pods_of_whole_nodes_have_most_of_it() -> None:
-    part, used = measure_part(CPUS, "exponential")
+    part, used = measure_part(CPUS, "exponential", 20)
 
     assert part >= 0.5
     assert used >= 0.85  # at most one of eight nodes drains at a time
 
 
 @pytest.mark.slow
+@RUN_TIMES
 @pytest.mark.parametrize("large", [1, 4])
-def test_without_reservations_it_has_nothing(large: int) -> None:
-    part, _ = measure_part(large, "exponential", "Off")
+def test_without_reservations_it_has_nothing(large: int, run_times: int) -> None:
+    part, _ = measure_part(large, "exponential", run_times, "Off")
 
     assert part < 0.1
 
