@@ -22,7 +22,6 @@ KNOWN = {
     "Binder": 21,
     "SnapshotBuilder": 19,
     "AttachLimits": 20,
-    "Devices": 19,
     "Topology": 18,
     "ClusterCache": 18,
 }

@@ -152,5 +152,5 @@ def test_whatever_happens_the_books_equal_those_that_are_rebuilt(seed: int) -> N
     assert judged
     for pod in pods.values():
         cluster.delete_pod(pod)
-    assert not cluster.cache.state.devices._pods_awaiting
-    assert not cluster.cache.state.devices._awaited
+    assert not cluster.cache.state.devices.waits._pods_of
+    assert not cluster.cache.state.devices.waits._keys_of

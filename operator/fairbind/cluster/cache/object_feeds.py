@@ -116,20 +116,20 @@ def make_device_feeds(state: ClusterState, touch: Callable[[], None]) -> ObjectF
         on_listed: Callable[[bool], None] = lambda _is_served: None,
     ) -> Feed[Named]:
         def change(name: str, facts: Named | None) -> None:
-            before = devices.class_changes.revision
+            before = devices.classes.changes.revision
             put(name, facts)
-            if devices.has_stale or devices.class_changes.revision != before:
+            if devices.has_stale or devices.classes.changes.revision != before:
                 touch()
 
         return _make_feed(key, change, objects, on_listed)
 
     def note_listed(is_served: bool) -> None:  # noqa: FBT001 - as feeds call it
-        devices.note_claims_listed(is_served=is_served)
+        devices.waits.note_listed(is_served=is_served)
         if devices.has_stale:
             touch()
 
     return (
-        (DEVICE_CLASSES, feed(_get_name, devices.put_class, devices.classes)),
+        (DEVICE_CLASSES, feed(_get_name, devices.put_class, devices.classes.by_name)),
         (RESOURCE_SLICES, feed(_get_name, devices.put_slice, devices.pools.slices)),
         (RESOURCE_CLAIMS, feed(_find_key, devices.put_claim, devices.claims, note_listed)),
     )

@@ -130,7 +130,7 @@ class ClusterState:
         if facts.claims:
             self.volumes.add_pod(facts)
         self.images.add_pod(facts)
-        self.devices.follow_pod(facts)
+        self.devices.waits.follow(facts)
         return entry
 
     def update_entry(self, entry: PodEntry, facts: PodFacts) -> None:
@@ -138,7 +138,7 @@ class ClusterState:
         if facts.images != entry.facts.images:
             self.images.remove_pod(entry.facts)
             self.images.add_pod(facts)
-        self.devices.follow_pod(facts)
+        self.devices.waits.follow(facts)
         entry.facts = facts
 
     def note_gate(self, entry: PodEntry) -> None:
@@ -183,7 +183,7 @@ class ClusterState:
             if entry.position.key.pod_terms is not None:
                 self.topology.unwatch(entry.position.key.pod_terms)
         self.images.remove_pod(entry.facts)
-        self.devices.forget_pod(uid)
+        self.devices.waits.forget(uid)
         if entry.facts.claims:
             self.volumes.end_plan(uid)
             self.volumes.remove_pod(entry.facts)
@@ -455,7 +455,7 @@ class ClusterState:
         while self.devices.has_stale:
             self.move_all([uid for uid in self.devices.resolve() if uid in self.entries])
         set_capacities(self.servers, self.devices, self.volumes.limits)
-        if changed := self.devices.follow_offers():
+        if changed := self.devices.classes.follow_offers():
             asking = [q for q in self.queues.values() if any(r in changed for r, _ in q.key.demand.real)]
             self.move_all([task.uid for queue in asking for task in queue.tasks])
 

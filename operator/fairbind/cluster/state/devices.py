@@ -15,37 +15,23 @@ fairbind allocates no devices, but what its tenants hold counts in their shares:
 
 All this follows from the claims, classes and slices as they are, so the order in which they come does not matter.
 `put_` methods and `note_placed` note what is stale, and `resolve` looks only at that. Pods without claims are not in
-this state at all.
-
-A pod that another scheduler places is not looked at there before its claims are. So it waits for them here
-(`find_trouble`), unless the API server does not serve claims at all, or not in a version that is known.
-
-DeviceClasses also say which extended resources kube-scheduler would serve by making a claim. Where no node offers such
-a resource in its allocatable, pods of ours that ask for it wait, and `find_unserved` says why.
+this state at all. Who waits for claims: `claim_waits`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from fairbind.cluster.objects.device_facts import (
-    DEVICE_CLASS_PREFIX,
-    DeviceClassFacts,
-    PoolId,
-    ResourceClaimFacts,
-    SliceFacts,
-)
-from fairbind.cluster.objects.facts import Amounts, Demand, PodFacts
+from fairbind.cluster.objects.device_facts import DeviceClassFacts, PoolId, ResourceClaimFacts, SliceFacts
+from fairbind.cluster.objects.facts import Amounts
 from fairbind.cluster.objects.requests import MAX_RESOURCES
-from fairbind.cluster.objects.volume_facts import name_claim
-from fairbind.cluster.state.claim_troubles import Trouble, find_device_claim_trouble
+from fairbind.cluster.state.claim_waits import ClaimWaits
+from fairbind.cluster.state.device_classes import DeviceClasses
 from fairbind.cluster.state.device_pools import DevicePools
-from fairbind.derived import Derived, Given, Rotation
-from fairbind.model import Rejection, RejectionKind
-
-Name = TypeVar("Name", str, PoolId)
+from fairbind.cluster.state.index import note_key
+from fairbind.derived import Given, Rotation
 
 
 class _Counted(NamedTuple):
@@ -63,30 +49,23 @@ _NO_DEVICES: Mapping[str, int] = {}
 class Devices:
     """See the module. Facts that are given to `put_` methods are never written to.
 
-    is_placed: whether a pod of this namespace and UID holds a node. claims, classes: by key and by name. pools: the
-    devices of nodes. class_changes: of the classes. nodes_to_follow: those with other devices.
+    is_placed: whether a pod of this namespace and UID holds a node. claims: by key. pools: the devices of nodes.
+    waits: who waits for claims. nodes_to_follow: those with other devices.
     """
 
     def __init__(self, is_placed: Callable[[str, str], bool], offers: Given, is_offered: Callable[[str], bool]) -> None:
         """offers, is_offered: which resources are in the allocatable of some node."""
         self._is_placed = is_placed
-        self._is_offered = is_offered
         self.claims: dict[str, ResourceClaimFacts] = {}
-        self.classes: dict[str, DeviceClassFacts] = {}
+        self.classes = DeviceClasses(offers, is_offered)
         self.pools = DevicePools()
-        self.class_changes = Given()
-        self._unserved = Derived(self._find_unserved, of=(self.class_changes, offers))
-        self._unserved.refresh()
+        self.waits = ClaimWaits(self.claims)
         self._counted: dict[str, _Counted] = {}
         self._held: dict[str, dict[str, int]] = {}
         self._drivers: dict[str, Counter[str]] = {}
         self._claims_of_pod: dict[str, dict[str, None]] = {}
         self._claims_of_class: dict[str, dict[str, None]] = {}
         self._claims_of_pool: dict[PoolId, dict[str, None]] = {}
-        self._has_claims = False
-        self._awaited: dict[str, tuple[str, ...]] = {}
-        self._pods_awaiting: dict[str, dict[str, None]] = {}
-        self._pods_to_follow = Rotation[str]()
         self._claims_to_follow = Rotation[str]()
         self.nodes_to_follow = Rotation[str]()
 
@@ -103,41 +82,16 @@ class Devices:
         if (before is not None and before.devices) or (claim is not None and claim.devices):
             self._claims_to_follow.add([key])
         if (before is None) != (claim is None):
-            self._pods_to_follow.add(self._pods_awaiting.get(key, {}))
-
-    def note_claims_listed(self, *, is_served: bool) -> None:
-        """Note that all claims are known, or that the API server has no such objects."""
-        if is_served != self._has_claims:
-            self._has_claims = is_served
-            self._pods_to_follow.add(self._awaited)
+            self.waits.note_claim(key)
 
     def put_class(self, name: str, device_class: DeviceClassFacts | None) -> None:
         """Take a device class, new or changed; None: it is gone."""
-        self.classes.pop(name, None)
-        if device_class is not None:
-            self.classes[name] = device_class
+        self.classes.put(name, device_class)
         self._claims_to_follow.add(self._claims_of_class.get(name, {}))
-        self.class_changes.note_change()
 
     def put_slice(self, name: str, published: SliceFacts | None) -> None:
         """Take a slice, new or changed; None: it is gone."""
         self.pools.put_slice(name, published)
-
-    def follow_pod(self, facts: PodFacts) -> None:
-        """Take a pod, new or changed: it may wait for its claims."""
-        if facts.device_claims or facts.uid in self._awaited:
-            self.forget_pod(facts.uid)
-            keys = tuple(name_claim(facts.namespace, use.claim) for use in facts.device_claims)
-            if keys:
-                self._awaited[facts.uid] = keys
-            for key in keys:
-                _note(self._pods_awaiting, key, facts.uid, is_there=True)
-
-    def forget_pod(self, uid: str) -> None:
-        """Let a pod go."""
-        self._pods_to_follow.discard(uid)
-        for key in self._awaited.pop(uid, ()):
-            _note(self._pods_awaiting, key, uid, is_there=False)
 
     def note_placed(self, uid: str) -> None:
         """Note that a pod has come to a node, or holds none any more."""
@@ -145,8 +99,8 @@ class Devices:
 
     def copy_objects(self, other: Devices) -> None:
         """Take all objects of another state."""
-        self._has_claims = other._has_claims
-        for name, device_class in other.classes.items():
+        self.waits.is_served = other.waits.is_served
+        for name, device_class in other.classes.by_name.items():
             self.put_class(name, device_class)
         for name, published in other.pools.slices.items():
             self.put_slice(name, published)
@@ -155,51 +109,17 @@ class Devices:
 
     def _index(self, key: str, claim: ResourceClaimFacts, *, is_there: bool) -> None:
         for uid in claim.pods:
-            _note(self._claims_of_pod, uid, key, is_there=is_there)
+            note_key(self._claims_of_pod, uid, key, is_there=is_there)
         for held in claim.devices:
-            _note(self._claims_of_class, held.device_class, key, is_there=is_there)
-            _note(self._claims_of_pool, held.pool, key, is_there=is_there)
+            note_key(self._claims_of_class, held.device_class, key, is_there=is_there)
+            note_key(self._claims_of_pool, held.pool, key, is_there=is_there)
 
     # --- what follows ---
-
-    def _find_served(self) -> Mapping[str, Rejection]:
-        """Return what pods are told that ask for an extended resource which kube-scheduler would serve by a claim.
-
-        Of several classes with one resource the youngest serves it, and the first by name of those.
-        """
-        serves = {DEVICE_CLASS_PREFIX + name: name for name in self.classes}
-        by_name = sorted(self.classes.values(), key=lambda each: each.name, reverse=True)
-        for each in sorted(by_name, key=lambda each: each.created):
-            if each.resource:
-                serves[each.resource] = each.name
-        return {resource: _reject(resource, name) for resource, name in serves.items()}
-
-    def _find_unserved(self) -> Mapping[str, Rejection]:
-        """Return the resources that only claims serve, and what pods of ours are told that ask for them."""
-        return {resource: why for resource, why in self._find_served().items() if not self._is_offered(resource)}
-
-    def follow_offers(self) -> set[str]:
-        """Take which resources nodes have now; return those of which `find_unserved` says another."""
-        before, now = self._unserved.value, self._unserved.get()
-        return set() if now is before else {resource for resource, _ in before.items() ^ now.items()}
-
-    def find_unserved(self, demand: Demand) -> Rejection | None:
-        """Return why a pod of ours waits that asks for what only claims serve; None when it does not."""
-        unserved = self._unserved.value
-        return next((unserved[resource] for resource, _ in demand.real if resource in unserved), None)
-
-    def find_trouble(self, facts: PodFacts) -> Trouble | None:
-        """Return why a pod of another scheduler waits for its claims; None when they are there or are not known."""
-        if self._has_claims:
-            for use in facts.device_claims:
-                if name_claim(facts.namespace, use.claim) not in self.claims:
-                    return find_device_claim_trouble(use)
-        return None
 
     @property
     def has_stale(self) -> bool:
         """Whether `resolve` has something to do."""
-        return bool(self._claims_to_follow or self._pods_to_follow) or self.pools.has_stale
+        return bool(self._claims_to_follow or self.waits.pods_to_follow) or self.pools.has_stale
 
     def resolve(self) -> list[str]:
         """Bring what is counted up to date.
@@ -209,7 +129,7 @@ class Devices:
         for pool, *nodes in self.pools.resolve():
             self.nodes_to_follow.add(node for node in nodes if node is not None)
             self._claims_to_follow.add(self._claims_of_pool.get(pool, {}))
-        pods = set(self._pods_to_follow.take_all())
+        pods = set(self.waits.pods_to_follow.take_all())
         for key in self._claims_to_follow.take_all():
             before, now = self._counted.get(key, _NOTHING), self._count(self.claims.get(key))
             if before == now:
@@ -233,7 +153,7 @@ class Devices:
     def describe(self) -> object:
         """Return what is counted, as plain comparable values."""
         drivers = {driver: dict(each) for driver, each in self._drivers.items()}
-        return dict(self._counted), self._held, drivers, self._unserved.value, self._pods_awaiting
+        return dict(self._counted), self._held, drivers, self.classes.unserved, self.waits.describe()
 
     def _count(self, claim: ResourceClaimFacts | None) -> _Counted:
         if claim is None:
@@ -242,15 +162,11 @@ class Devices:
         sources: set[tuple[str, str]] = set()
         for held in claim.devices:
             if self.pools.is_of_node(held.pool):
-                resource = self._find_resource(held.device_class)
+                resource = self.classes.find_resource(held.device_class)
                 amounts[resource] = amounts.get(resource, 0) + held.number
                 sources.add((resource, held.pool.driver))
         pod = next((uid for uid in claim.pods if self._is_placed(claim.namespace, uid)), None) if amounts else None
         return _Counted(pod, tuple(sorted(amounts.items())), tuple(sorted(sources)))
-
-    def _find_resource(self, class_name: str) -> str:
-        device_class = self.classes.get(class_name)
-        return (device_class.resource if device_class is not None else "") or DEVICE_CLASS_PREFIX + class_name
 
     def _hold(self, counted: _Counted, sign: int) -> set[str]:
         """Count a claim for its pod, or no more; return the pod."""
@@ -290,19 +206,3 @@ class Devices:
 def _keep_first(amounts: Mapping[str, int]) -> dict[str, int]:
     """Return amounts of not more resources than a pod may ask for and a node may offer."""
     return dict(sorted(amounts.items())[:MAX_RESOURCES])
-
-
-def _note(index: dict[Name, dict[str, None]], name: Name, key: str, *, is_there: bool) -> None:
-    if is_there:
-        index.setdefault(name, {})[key] = None
-        return
-    keys = index.get(name, {})
-    keys.pop(key, None)
-    if not keys:
-        index.pop(name, None)
-
-
-def _reject(resource: str, class_name: str) -> Rejection:
-    return Rejection(
-        RejectionKind.NOT_SUPPORTED, f"requests for {resource} that DeviceClass {class_name} serves by claims"
-    )

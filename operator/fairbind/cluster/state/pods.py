@@ -229,7 +229,7 @@ def _find_held(facts: PodFacts, node: str, devices: Devices, volumes: Volumes, *
 
 def _find_claim_trouble(facts: PodFacts, volumes: Volumes, devices: Devices) -> Trouble | None:
     """Return why a waiting pod must wait for its claims of volumes and devices, if those are honoured; or None."""
-    trouble = devices.find_trouble(facts) if facts.device_claims else None
+    trouble = devices.waits.find_trouble(facts) if facts.device_claims else None
     return volumes.find_trouble(facts) if trouble is None and facts.claims else trouble
 
 
@@ -249,7 +249,7 @@ def _find_unsupported(facts: PodFacts, devices: Devices | None, *, asks: bool) -
     asks: that one asks which pod is next, and honours more than we do.
     """
     unsupported = None if asks and facts.unsupported in FEATURES else facts.unsupported
-    return unsupported or (None if devices is None else devices.find_unserved(facts.demand))
+    return unsupported or (None if devices is None else devices.classes.find_unserved(facts.demand))
 
 
 def _locate_unplaced(facts: PodFacts, tenant: str | None, volumes: Volumes, *, is_on_its_way: bool) -> Position | None:
