@@ -12,6 +12,8 @@ from fairbind.model import CycleReport, PolicySettings, RunningTask, Snapshot, T
 from fairbind.model.hierarchy import FLAT, Hierarchy
 from fairbind.scheduling import CycleState, UnschedulableCache, run_cycle
 from fairbind.scheduling.cycle.reservations.reservations import Reservations
+from scheduling.reference import World
+from scheduling.reference_reservations import check_reserved
 from scheduling.tree_changes import sum_up
 from scheduling.worlds import build_placement, build_servers, build_snapshot
 
@@ -103,6 +105,8 @@ class EndingWorld:
             state=self.state if self.recalls else None,
             unschedulable=self.unschedulable if self.recalls else None,
         )
+        if not self.hierarchy.leaves:
+            check_reserved(World(snapshot, self.settings.policy), report)
         demand_of = {task.uid: key for key, tasks in self.waiting.items() for task in tasks}
         for bind in report.bindings:
             key = demand_of[bind.task.uid]

@@ -512,6 +512,11 @@ class World:
         self.check_server(self.snapshot.task_classes[n], pool, server)
         self.put(n, server)
 
+    def find_class(self, bind: Bind) -> int:
+        """The class of a task that was placed."""
+        classes = enumerate(self.snapshot.task_classes)
+        return next(n for n, task_class in classes if bind.task in task_class.tasks)
+
     def check_task(self, n: int, bind: Bind) -> None:
         assert bind.tenant == self.snapshot.task_classes[n].tenant, "somebody else is next"
         assert bind.task == self.waiting[n][0], "another task of the tenant is next"

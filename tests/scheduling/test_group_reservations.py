@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from fairbind.model import PolicySettings
+from fairbind.model import PolicySettings, TaskGroup
 from fairbind.model.reservations import NO_RESERVATIONS, ReservationSettings
 from fairbind.scheduling import run_cycle
 from fairbind.scheduling.cycle.reservations.reservations import Reservations
@@ -85,6 +85,49 @@ def test_what_is_kept_for_a_lost_member_is_not_part_of_what_is_reserved_for_othe
     assert [bind.tenant for bind in report.bindings] == ["small"]
 
 
+def test_a_group_that_has_begun_may_use_what_is_reserved_for_others() -> None:
+    """Below its minimum it holds capacity that is of no use. The third task is no part of it."""
+    world = EndingWorld({"a": 8})
+    world.submit("small", 1, 8)
+    world.decide()
+    world.submit("large", 4, 1)
+    world.decide()
+    assert world.list_reserved() == [("large", "a", 1)]
+    world.end(world.list_tasks("small")[:3])
+    world.submit("small", 1, 3, group="g")
+    snapshot = world.look()
+    begun = TaskGroup("g", lacking=2, is_begun=True)
+    classes = [replace(each, group=begun) if each.group else each for each in snapshot.task_classes]
+    snapshot = replace(snapshot, task_classes=tuple(classes))
+
+    report = run_cycle(snapshot, PolicySettings(), world.now + 1, reservations=world.reservations)
+
+    assert [len(plan.binds) for plan in report.plans] == [2]
+    assert not report.complete
+
+
+@pytest.mark.parametrize("takes", [True, False])
+def test_a_group_is_promised_another_time_where_a_tenant_further_behind_took_some(*, takes: bool) -> None:
+    world = EndingWorld({"n0": 8, "n1": 8})
+    ends = {"a": 500.0}
+    world.reservations = Reservations(find_end=lambda task: ends.get(task.tenant, 100.0))
+    world.submit("small", 1, 16)
+    world.decide()
+    world.submit("large", 8, 2, group="g")
+    world.decide()
+    [promised] = {each.expected for each in world.reservations.list_all()}
+    world.end(world.list_tasks("small", "n0")[:1])
+    world.submit("a", 1, takes)
+    world.decide()
+    world.decide()
+    world.decide()
+
+    assert {each.server for each in world.reservations.list_all()} == {"n0", "n1"}
+    [renewed] = {each.expected for each in world.reservations.list_all()}
+    assert world.count_held("a") == takes
+    assert renewed > promised + 300 if takes else renewed == promised
+
+
 def test_what_is_promised_to_several_fits_together() -> None:
     """Tenants further behind and further ahead, single tasks and groups; sometimes a server has less than before."""
     assert sum(promise(Random(seed)) for seed in draw_seeds(12, nightly=200)) > 0, "no server was promised to several"
@@ -109,7 +152,8 @@ def promise(draw: Random) -> int:
             name = draw.choice(sorted(WHOLE))
             world.end([uid for uid, task in world.running.items() if task.server == name])
             world.sizes[name] = draw.choice([6, 7, 8])
-        world.decide()
+        while not world.decide().complete:
+            pass  # a tenant took what it may, and then it may no more
         promised = Counter[str]()
         for each in world.reservations.list_all():
             promised[each.server] += each.count * each.demand_r[0]

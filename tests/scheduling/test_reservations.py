@@ -174,6 +174,24 @@ def test_a_tenant_further_behind_may_use_what_is_reserved() -> None:
     assert [bind.tenant for bind in world.decide().bindings] == ["new"]
 
 
+@pytest.mark.parametrize("seconds", [0.0, 0.5], ids=["the same moment", "before the next review"])
+def test_a_tenant_takes_what_is_reserved_only_while_it_is_further_behind(seconds: float) -> None:
+    """Of two tenants that hold nothing `a` is the first by name; with one task it is ahead."""
+    world = World({"a": 8, "b": 8})
+    fill(world)
+    [(_, server, _)] = world.list_reserved()
+    world.end(world.list_tasks("small", server)[:3])
+    world.submit("a", 1, 3)
+
+    report = world.decide()
+    assert [bind.tenant for bind in report.bindings] == ["a"]
+    assert not report.complete, "the others of its tasks, and those of others, have their turn in the next cycle"
+    later = world.decide(seconds)
+    assert not later.bindings
+    assert later.complete
+    assert [wait.waiting for wait in later.waits if wait.task_class.tenant == "a"] == [2]
+
+
 def test_a_server_that_is_gone_or_closed_is_reserved_no_more() -> None:
     world = World({"a": 8, "b": 8})
     fill(world)

@@ -33,8 +33,9 @@ class Reservation:
 
     tenant, server: names. demand_r: what one task takes, length R, base units. count: for how many tasks. since: when
     it was made, seconds since the epoch. expected: when enough for the first task may be free, as far as run times say.
-    behind: the tenants that are further behind and may use it, too. group: for whose tasks alone it is; empty: for all
-    tasks of the tenant with this demand. What is reserved for a group is expected when all of it may be free.
+    behind: the tenants that were further behind at the last review; each may use it, too, while it is so. group: for
+    whose tasks alone it is; empty: for all tasks of the tenant with this demand. What is reserved for a group is
+    expected when all of it may be free.
     """
 
     tenant: str

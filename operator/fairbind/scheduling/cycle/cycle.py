@@ -10,7 +10,7 @@ costs one look for the least score, and new scores for the servers that changed 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from fairbind.model import (
@@ -23,13 +23,13 @@ from fairbind.model import (
     Wait,
     split_binds,
 )
-from fairbind.model.reservations import ReservationSettings
+from fairbind.model.reservations import Reservation, ReservationSettings
 from fairbind.scheduling.cycle.checks import check_snapshot
 from fairbind.scheduling.cycle.draft import Draft, expect_undefined_scores
 from fairbind.scheduling.cycle.gangs.placing import Gangs
-from fairbind.scheduling.cycle.order.task_queues import ClassQueue
+from fairbind.scheduling.cycle.order.task_queues import Choice, ClassQueue
 from fairbind.scheduling.cycle.reservations.reservations import Reservations
-from fairbind.scheduling.cycle.reservations.review import CycleEnd
+from fairbind.scheduling.cycle.reservations.view import CycleView
 from fairbind.scheduling.cycle.state import CycleState
 from fairbind.scheduling.cycle.waits.explain import Refusals, explain_waits
 from fairbind.scheduling.cycle.waits.reaches import identify_reach
@@ -135,7 +135,7 @@ class _Cycle:
         settings: ReservationSettings,
     ) -> CycleReport:
         """Decide until nothing fits or the limit is reached, then explain."""
-        draft, is_rationed = self.draft, False
+        draft, is_rationed, is_refused = self.draft, False, False
         bindings, gangs, spans = draft.bindings, self.gangs, list[int]()
         for name in gangs.list_begun():
             if (limit is None or len(bindings) < limit) and gangs.is_open(name):
@@ -143,7 +143,11 @@ class _Cycle:
         while (choice := draft.find_choice()) is not None and (limit is None or len(bindings) < limit):
             task_class = choice.queue.task_class
             group = task_class.group
-            if group is not None and gangs.is_open(group.name):
+            is_open = group is not None and gangs.is_open(group.name)
+            if reservations is not None and not self._may_take(choice, reservations, is_group=is_open):
+                is_refused = True
+                break
+            if group is not None and is_open:
                 is_rationed |= not self._place_group(group.name, may_have, spans)
             elif group is not None and not gangs.stands(group.name):
                 choice.queue.close()
@@ -169,7 +173,32 @@ class _Cycle:
             is_rationed,
             again_in=None if next_time is None else next_time - now,
         )
-        return report if reservations is None else self._reserve(report, reservations, settings)
+        if reservations is None:
+            return report
+        return self._reserve(report, reservations, settings, is_refused=is_refused)
+
+    def _may_take(self, choice: Choice, reservations: Reservations, *, is_group: bool) -> bool:
+        """Whether a choice, or its whole group, may use what is reserved for others, as shares are now."""
+        task_class = choice.queue.task_class
+        if not is_group:
+            return reservations.may_take(task_class, (choice.server,), self._look)
+        classes = self.gangs.list_classes(task_class.group_name)
+        return all(reservations.may_take(each, each.placement.reserved, self._look) for each in classes)
+
+    def _look(self, reserved: Sequence[Reservation] = ()) -> CycleView:
+        """Return the state as it is now. reserved: when the cycle began."""
+        draft = self.draft
+        return CycleView(
+            self.snapshot,
+            draft.free,
+            draft.topology,
+            draft.measure,
+            draft.progress_of,
+            draft.build_siblings(),
+            draft.kept_back,
+            draft.get_used,
+            reserved,
+        )
 
     def _place_group(self, name: str, may_have: Callable[[str, int], bool], spans: list[int]) -> bool:
         """Place the minimum of a group, if it fits; False when its tenant may not have so many tasks now.
@@ -188,25 +217,27 @@ class _Cycle:
         spans.append(count)
         return True
 
-    def _reserve(self, report: CycleReport, reservations: Reservations, settings: ReservationSettings) -> CycleReport:
-        """Return the report with what was reserved; a complete cycle may end that, or reserve something else."""
-        draft, names, reserved = self.draft, self.snapshot.servers.names, tuple(reservations.list_all())
-        placed = [(choice.queue.task_class, names[choice.server]) for choice in draft.choices] if reserved else ()
-        reservations.note_placed(placed, report.now)
+    def _reserve(
+        self,
+        report: CycleReport,
+        reservations: Reservations,
+        settings: ReservationSettings,
+        *,
+        is_refused: bool,
+    ) -> CycleReport:
+        """Return the report with what was reserved; a complete cycle may end that, or reserve something else.
+
+        is_refused: whether it ended because a tenant may not use any more what is reserved for others.
+        """
+        draft, reserved = self.draft, tuple(reservations.list_all())
+        is_reviewed = report.complete and draft.policy.is_fair and settings.is_on
         again_in = report.again_in
-        if report.complete and draft.policy.is_fair and settings.is_on:
-            siblings = draft.build_siblings()
-            end = CycleEnd(
-                self.snapshot,
-                draft.free,
-                draft.topology,
-                draft.measure,
-                draft.progress_of,
-                siblings,
-                draft.kept_back,
-                reserved,
-            )
-            pause = reservations.review(end, report.waits, settings, report.now)
+        if reserved or is_reviewed:
+            view = self._look(reserved)
+            reservations.note_placed([(each.queue.task_class, each.server) for each in draft.choices], view, report.now)
+            if is_refused:
+                reservations.end_passed(view)
+            pause = reservations.review(view, report.waits, settings, report.now) if is_reviewed else None
             again_in = min((each for each in (again_in, pause) if each is not None), default=None)
         reopens = reservations.count_ended(reserved) > 0
         waits = reservations.tell(report.waits, report.now)

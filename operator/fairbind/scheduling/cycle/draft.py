@@ -17,7 +17,7 @@ about a microsecond a tenant.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Final
@@ -174,6 +174,10 @@ class Draft:
         """What follows what is kept; None: nothing is."""
         follower = None if self.tree is None else self.tree.kept_back
         return follower if isinstance(follower, KeptBack) else None
+
+    def get_used(self, subject: Hashable) -> int:
+        """Return how much of a guarantee is used."""
+        return self.snapshot.held.get(subject, 0) if self.tree is None else self.tree.get_used(subject)
 
     # --- deciding ---
 

@@ -75,6 +75,10 @@ class Gangs:
         """Return one of the classes of a group."""
         return self._get_queues(name)[0].task_class
 
+    def list_classes(self, name: str) -> list[TaskClass]:
+        """Return all classes of a group."""
+        return [queue.task_class for queue in self._get_queues(name)]
+
     def pass_over(self, name: str) -> None:
         """Leave a group out of this cycle, and of its waits; what was placed of it has been taken back."""
         self._standing.discard(name)

@@ -5,6 +5,8 @@ A reservation must not take what is kept for them. So the larger task waits unti
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
+
 from fairbind.model import Snapshot
 from fairbind.model.reservations import Reservation
 from fairbind.scheduling.cycle.order.kept_back import list_keeping
@@ -13,33 +15,45 @@ from fairbind.scheduling.cycle.reservations.kept import KeptReservations
 
 
 def add_keeping(kept: KeptReservations, snapshot: Snapshot) -> None:
-    """Let tenants use reservations that are about what they keep now; until a review they stay behind these."""
-    unused = [
-        (sibling, each)
-        for sibling, place in list_keeping(snapshot.hierarchy)
-        for each in place.guarantees
-        if each.resource in snapshot.resources and snapshot.held.get(each.subject, 0) < each.amount
-    ]
-    if not unused:
-        return
-    paths = {tenant.name: _list_path(tenant.name, snapshot) for tenant in snapshot.tenants}
+    """Let tenants use reservations that are about what they keep now."""
+    keeping = Keeping(snapshot, lambda subject: snapshot.held.get(subject, 0))
+    for each in kept.list_all() if keeping.is_used else ():
+        kept.set_behind(each, each.behind | keeping.list_keepers(each))
 
-    def list_behind(reservation: Reservation) -> frozenset[str]:
+
+class Keeping:
+    """What tenants keep, as things stand. get_used: how much of a guarantee is used, by its subject."""
+
+    def __init__(self, snapshot: Snapshot, get_used: Callable[[Hashable], int]) -> None:
+        self._snapshot = snapshot
+        self._unused = [
+            (sibling, each)
+            for sibling, place in list_keeping(snapshot.hierarchy)
+            for each in place.guarantees
+            if each.resource in snapshot.resources and get_used(each.subject) < each.amount
+        ]
+        self._paths: dict[str, frozenset[Sibling]] = {}
+        if self._unused:
+            self._paths = {tenant.name: _list_path(tenant.name, snapshot) for tenant in snapshot.tenants}
+
+    @property
+    def is_used(self) -> bool:
+        """Whether any tenant keeps anything."""
+        return bool(self._unused)
+
+    def list_keepers(self, reservation: Reservation) -> frozenset[str]:
+        """Return the tenants that keep something of what is reserved."""
+        snapshot = self._snapshot
         server = snapshot.servers.find_index(reservation.server)
         keepers = {
             sibling
-            for sibling, each in unused
+            for sibling, each in self._unused
             if server is not None
             and each.servers.domain_k[server] == 0
             and reservation.demand_r[snapshot.resources.index(each.resource)]
         }
-        keepers -= paths.get(reservation.tenant, frozenset())
-        return frozenset(name for name, path in paths.items() if not keepers.isdisjoint(path))
-
-    for each in kept.list_all():
-        behind = each.behind | list_behind(each)
-        if behind != each.behind:
-            kept.set_behind(each, behind)
+        keepers -= self._paths.get(reservation.tenant, frozenset())
+        return frozenset(name for name, path in self._paths.items() if not keepers.isdisjoint(path))
 
 
 def _list_path(leaf: str, snapshot: Snapshot) -> frozenset[Sibling]:

@@ -30,6 +30,7 @@ class KeptReservations:
         self._kept: dict[Key, Reservation] = {}
         self._progress: dict[Key, _Progress] = {}
         self._pauses: dict[tuple[str, str], tuple[float, float]] = {}
+        self._taken: dict[Key, Reservation] = {}
 
     def __len__(self) -> int:
         """Return on how many servers something is reserved, each tenant for itself."""
@@ -72,6 +73,7 @@ class KeptReservations:
         """End every reservation."""
         self._kept.clear()
         self._progress.clear()
+        self._taken.clear()
 
     def use(self, task_class: TaskClass, server: str, now: float) -> None:
         """Use up a reservation for a task of this class, if the server has one for it."""
@@ -80,6 +82,17 @@ class KeptReservations:
             progress = self._progress[_get_key(known)]
             progress.best, progress.at = max(progress.best - 1, 0.0), now
             self.end(known, 1)
+
+    def note_taken(self, reservation: Reservation) -> None:
+        """Note that a task took some of what is reserved and may keep it for longer than was expected."""
+        self._taken[_get_key(reservation)] = reservation
+
+    def end_taken(self) -> None:
+        """End what was reserved on servers where others came before, as it is expected at another time now."""
+        for each in self._taken.values():
+            if self.count_tasks(each):
+                self.end(each)
+        self._taken.clear()
 
     def set_behind(self, reservation: Reservation, behind: frozenset[str]) -> None:
         """Let other tenants be those that are further behind."""

@@ -48,11 +48,11 @@ class ReservedSnapshots:
         for task_class in snapshot.task_classes:
             tenant, demand_r, seconds = task_class.tenant, task_class.demand_r, task_class.most_seconds
             kept = task_class.placement.reserved.keys() & total.keys()
-            if tenant not in concerned and seconds > latest and not kept:
+            if not (tenant in concerned or seconds <= latest or kept or is_begun(task_class)):
                 continue
             key = tenant, demand_r, seconds, task_class.group_name
             if key not in amounts:
-                amounts[key] = sum_amounts((each for each in reservations if may_use(each, *key, now=now)), index)
+                amounts[key] = sum_amounts((each for each in reservations if may_try(each, task_class, now)), index)
             opened = amounts[key]
             if kept:
                 opened = {**opened, **_leave_kept(kept, total, opened, snapshot.servers)}
@@ -84,13 +84,34 @@ class ReservedSnapshots:
 def may_use(
     reservation: Reservation, tenant: str, demand_r: tuple[int, ...], most_seconds: float, group: str, *, now: float
 ) -> bool:
-    """Tell whether a task may use what is reserved. group: of the task; empty: it is placed by itself.
+    """Tell whether a task may use what is reserved, whatever tenants hold. group: of the task; empty: it has none.
 
-    So may those for which it is, all of tenants that are further behind, and one that ends before enough for the first
-    task is expected to be free, or before all is that a group needs.
+    So may those for which it is, and one that ends before enough for the first task is expected to be free, or before
+    all is that a group needs.
     """
     is_own = (tenant, demand_r, group) == (reservation.tenant, reservation.demand_r, reservation.group)
-    return is_own or tenant in reservation.behind or now + most_seconds <= reservation.expected
+    return is_own or now + most_seconds <= reservation.expected
+
+
+def may_class_use(reservation: Reservation, task_class: TaskClass, now: float) -> bool:
+    """Tell the same of the tasks of a class."""
+    asking = task_class.tenant, task_class.demand_r, task_class.most_seconds, task_class.group_name
+    return may_use(reservation, *asking, now=now)
+
+
+def may_try(reservation: Reservation, task_class: TaskClass, now: float) -> bool:
+    """Tell whether tasks of a class may use what is reserved, if it is so still when their turn comes (`live`).
+
+    Beside those above, so may tasks of tenants that are further behind, and what a group lacks of which some tasks are
+    placed: it comes before the order of shares.
+    """
+    is_before = task_class.tenant in reservation.behind or is_begun(task_class)
+    return is_before or may_class_use(reservation, task_class, now)
+
+
+def is_begun(task_class: TaskClass) -> bool:
+    """Tell whether tasks of a class come before the order of shares."""
+    return task_class.group is not None and task_class.group.is_begun
 
 
 def find_indices(snapshot: Snapshot, names: Iterable[str]) -> dict[str, int]:

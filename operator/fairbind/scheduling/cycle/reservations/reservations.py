@@ -6,8 +6,10 @@ little for its task, and enough for one of theirs. So for a tenant that is block
 expected to free enough first (`run_times`), up to a part of all that it may use (`review`).
 
 To a cycle, what is reserved is not free, but for the tasks for which it is reserved, for all tenants that are further
-behind, and for tasks that surely end before enough is expected to be free (`opening`). So cycles decide by their usual
-rules, and as ever where nothing is reserved.
+behind, for groups that come before the order of shares, and for tasks that surely end before enough is expected to be
+free (`opening`). So cycles decide by their usual rules, and as ever where nothing is reserved. Before a tenant takes
+something because it is further behind, a cycle asks whether it is so now (`live`). If not, that cycle ends, and the
+next one decides without it. Where something was taken so, the next review makes another reservation.
 
 A reservation ends with the task that is placed by it, when its tenant is not rightfully next any more, with its server,
 and after some time in which nothing more has come free. That server is then passed over for a while (`kept`).
@@ -25,10 +27,18 @@ from fairbind.model import FairnessReason, RunningTask, Snapshot, TaskClass, Wai
 from fairbind.model.reservations import Reservation, ReservationSettings, Reserved
 from fairbind.scheduling.cycle.reservations.keeping import add_keeping
 from fairbind.scheduling.cycle.reservations.kept import KeptReservations
+from fairbind.scheduling.cycle.reservations.live import FirstClasses, LiveStandings, find_classes
 from fairbind.scheduling.cycle.reservations.needs import list_blocked
-from fairbind.scheduling.cycle.reservations.opening import ReservedSnapshots, find_indices, may_use
-from fairbind.scheduling.cycle.reservations.review import CycleEnd, Review
+from fairbind.scheduling.cycle.reservations.opening import (
+    ReservedSnapshots,
+    find_indices,
+    may_class_use,
+    may_try,
+    may_use,
+)
+from fairbind.scheduling.cycle.reservations.review import Review
 from fairbind.scheduling.cycle.reservations.run_times import RunTimes
+from fairbind.scheduling.cycle.reservations.view import CycleView
 
 REVIEW_SECONDS = 1.0
 """So often all tenants are looked at, as a cycle for one task must not cost what they cost."""
@@ -43,6 +53,8 @@ class Reservations:
         find_end: Callable[[RunningTask], float | None] = lambda _running: None,
     ) -> None:
         self._kept = KeptReservations()
+        self._at: dict[int, list[Reservation]] = {}
+        self._classes_of: FirstClasses | None = None
         self._known: set[str] = set()
         self._resources: tuple[str, ...] = ()
         self._snapshots = ReservedSnapshots()
@@ -67,7 +79,7 @@ class Reservations:
 
     def apply(self, snapshot: Snapshot, now: float) -> Snapshot:
         """Return what a cycle should decide about: the snapshot in which what is reserved is not free to all."""
-        self._now = now
+        self._now, self._at, self._classes_of = now, {}, None
         if not len(self._kept):
             return snapshot
         tenants = {tenant.name for tenant in snapshot.tenants}
@@ -78,7 +90,39 @@ class Reservations:
         self._known |= new
         add_keeping(self._kept, snapshot)
         kept = self._kept.list_all()
+        index = find_indices(snapshot, {each.server for each in kept})
+        for each in kept:
+            self._at.setdefault(index[each.server], []).append(each)
         return self._snapshots.make(snapshot, kept, now) if kept else snapshot
+
+    def may_take(self, task_class: TaskClass, servers: Iterable[int], look: Callable[[], CycleView]) -> bool:
+        """Tell whether tasks of a class may still take what they may try to take on some servers. look: at the cycle.
+
+        If not, the cycle must end, and then call `end_passed`.
+        """
+        if not self._at:
+            return True
+        tried = [
+            each
+            for server in servers
+            for each in self._at.get(server, ())
+            if may_try(each, task_class, self._now) and not may_class_use(each, task_class, self._now)
+        ]
+        if not tried:
+            return True
+        live, tenant = self._compare(look()), task_class.tenant
+        return all(tenant in each.behind and live.is_behind(each, tenant) for each in tried)
+
+    def end_passed(self, view: CycleView) -> None:
+        """Let no tenant use what is reserved that is not further behind any more."""
+        live = self._compare(view)
+        for each in self._kept.list_all():
+            self._kept.set_behind(each, frozenset(name for name in each.behind if live.is_behind(each, name)))
+
+    def _compare(self, view: CycleView) -> LiveStandings:
+        if self._classes_of is None:
+            self._classes_of = find_classes(view.snapshot, self._kept.list_all())
+        return LiveStandings(view, self._classes_of)
 
     def restore(self, reservations: Iterable[Reservation], snapshot: Snapshot) -> None:
         """Keep these reservations and no others, as at the beginning of a cycle that decides about the snapshot."""
@@ -135,13 +179,25 @@ class Reservations:
         self._told = told
         return tuple([told.get(wait, wait) for wait in waits]) if told else waits
 
-    def note_placed(self, placed: Iterable[tuple[TaskClass, str]], now: float) -> None:
-        """Note what a cycle placed: the class of each task and its server, in their order."""
-        if len(self._kept):
-            for task_class, server in placed:
-                self._kept.use(task_class, server, now)
+    def note_placed(self, placed: Sequence[tuple[TaskClass, int]], view: CycleView, now: float) -> None:
+        """Note what a cycle placed: the class of each task and its server, in their order. view: of its end."""
+        rows = {server: list(view.free.get_row(server)) for _, server in placed if server in self._at}
+        for task_class, server in reversed(placed):
+            if server in rows:
+                self._note_taken(task_class, server, rows[server])
+                rows[server] = [left + demand for left, demand in zip(rows[server], task_class.demand_r, strict=True)]
+        for task_class, server in placed:
+            if server in rows:
+                self._kept.use(task_class, view.snapshot.servers.names[server], now)
 
-    def review(self, end: CycleEnd, waits: Sequence[Wait], settings: ReservationSettings, now: float) -> float | None:
+    def _note_taken(self, task_class: TaskClass, server: int, left_r: Sequence[int]) -> None:
+        """Note for whom others come before: a task took what was reserved, and surely ends in time for some only."""
+        taken = [r for r, demand in enumerate(task_class.demand_r) if demand and left_r[r] < 0]
+        for each in self._at[server] if taken else ():
+            if any(each.demand_r[r] for r in taken) and not may_class_use(each, task_class, self._now):
+                self._kept.note_taken(each)
+
+    def review(self, end: CycleView, waits: Sequence[Wait], settings: ReservationSettings, now: float) -> float | None:
         """End what is not needed, and reserve what is lacking. waits: of a complete cycle, sorted.
 
         Return after how many seconds it must be called again, because it is too early now; None: it need not be.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import merge
 from itertools import islice
 from math import inf
@@ -11,20 +11,16 @@ from operator import attrgetter
 
 import numpy as np
 
-from fairbind.model import RunningTask, Snapshot, TaskClass, Wait
+from fairbind.model import RunningTask, TaskClass, Wait
 from fairbind.model.reservations import Reservation, ReservationSettings
 from fairbind.model.servers import IndexArray, IntArray
-from fairbind.scheduling.cycle.order.kept_back import KeptBack
-from fairbind.scheduling.cycle.order.siblings import Sibling, Siblings
+from fairbind.scheduling.cycle.order.siblings import Sibling
 from fairbind.scheduling.cycle.reservations.kept import KeptReservations
 from fairbind.scheduling.cycle.reservations.needs import Need, count_lacking, split_minimum
 from fairbind.scheduling.cycle.reservations.opening import Amounts, find_indices, sum_amounts
 from fairbind.scheduling.cycle.reservations.run_times import RunTimes, find_times
 from fairbind.scheduling.cycle.reservations.standings import Standing, Standings
-from fairbind.scheduling.cycle.servers.free_capacity import FreeCapacity
-from fairbind.scheduling.cycle.servers.topology import TopologyState
-from fairbind.scheduling.policies.levels import Progress
-from fairbind.scheduling.policies.measures import Measure
+from fairbind.scheduling.cycle.reservations.view import CycleView
 
 MAX_REVIEWED = 4
 """For so many tenants at a time reservations are made."""
@@ -39,23 +35,6 @@ MAX_SERVERS_OF_GROUP = 512
 """Among so many servers the set for a group is looked for. A minimum that needs more of them has no reservation."""
 
 
-@dataclass(frozen=True, slots=True)
-class CycleEnd:
-    """The state of a cycle at its end. snapshot: what it decided about. kept_back: None: no tenant keeps anything.
-
-    reserved: what was reserved while it decided, which is no part of what is free in the snapshot.
-    """
-
-    snapshot: Snapshot
-    free: FreeCapacity
-    topology: TopologyState
-    measure: Measure
-    progress_of: Mapping[str, Progress]
-    siblings: Siblings
-    kept_back: KeptBack | None = None
-    reserved: Sequence[Reservation] = ()
-
-
 class Review:
     """One look. number: of the look, so that each looks at other servers."""
 
@@ -63,7 +42,7 @@ class Review:
         self,
         kept: KeptReservations,
         run_times: RunTimes,
-        end: CycleEnd,
+        end: CycleView,
         settings: ReservationSettings,
         *,
         now: float,
@@ -90,6 +69,7 @@ class Review:
                 kept.end(each)
         self._follow()
         having = {each.tenant for each in kept.list_all()}
+        kept.end_taken()
         needs = [self._find_need(waits, tenant in having) for tenant, waits in blocked.items()]
         ranked = sorted((need for need in needs if need is not None), key=attrgetter("place"))[:MAX_REVIEWED]
         reviewed = {need.task_class.tenant for need in ranked}
@@ -134,14 +114,11 @@ class Review:
         A group also needs what other tasks of its own tenant would take, if no other tenant comes before that.
         """
         wait = waits[0]
-        task_class, measure = wait.task_class, self._end.measure
-        progress = self._end.progress_of[task_class.tenant]
-        allowed = self._find_allowed(task_class)
+        task_class = wait.task_class
+        allowed = self._end.find_allowed(task_class)
         if len(allowed) == 0 or not any(task_class.demand_r):
             return None
-        pool_k = measure.pools.pool_k
-        pool = 0 if pool_k is None else measure.find_least_level(progress, np.unique(pool_k[allowed]))[1]
-        need = self._standings.measure_need(wait, pool, allowed)
+        need = self._standings.measure_need(wait, self._end.find_pool(task_class.tenant, allowed), allowed)
         if wait.group is not None:
             need = replace(need, group=wait.group.name, parts=split_minimum(waits))
             if not self._may_ever_fit(need):
@@ -154,7 +131,7 @@ class Review:
         group = need.task_class.group
         domains = None if group is None or group.topology is None else group.topology
         for task_class, count in need.parts:
-            allowed = self._find_allowed(task_class)
+            allowed = self._end.find_allowed(task_class)
             slots_n = count_slots(self._snapshot.servers.capacity_kr[allowed], task_class.demand_r, count)
             if domains is not None and domains.is_required:
                 domain_n = domains.domains.domain_k[allowed] + 1  # the first is of servers that are in none
@@ -162,20 +139,6 @@ class Review:
             if slots_n.sum() < count:
                 return False
         return True
-
-    def _find_allowed(self, task_class: TaskClass) -> IndexArray:
-        """Return the servers that a class may use, whatever is free there, ascending."""
-        servers, pin = self._snapshot.servers, task_class.pin
-        if pin is not None:
-            is_open = pin.server is not None and servers.accepting_k[pin.server]
-            return np.array([pin.server] if is_open else [], dtype=np.intp)
-        allowed_k = task_class.placement.eligible_k & servers.accepting_k
-        rules, kept_back = task_class.rules, self._end.kept_back
-        if kept_back is not None:  # what others keep is not free now, and may be beside what is reserved
-            rules = kept_back.rules.get_rules_before(task_class)
-            allowed_k = allowed_k & ~kept_back.find_closed_for_good(task_class)
-        domains = self._end.topology.get_filter(rules)
-        return np.flatnonzero(allowed_k if domains is None else allowed_k & ~domains.closed_k)
 
     # --- what it gets ---
 
@@ -186,7 +149,7 @@ class Review:
         mine = kept.list_of(tenant)
         for each in mine:
             kept.set_behind(each, behind)
-        allowed = self._find_allowed(need.task_class)
+        allowed = self._end.find_allowed(need.task_class)
         pool_k = self._end.measure.pools.pool_k
         if pool_k is not None and self._end.measure.is_by_pool:  # else capacity anywhere brings it to its share
             allowed = allowed[pool_k[allowed] == need.pool]
@@ -228,7 +191,7 @@ class Review:
             if more < 0:
                 self._end_last(mine, -more)
             elif more > 0:
-                allowed = self._find_allowed(task_class)
+                allowed = self._end.find_allowed(task_class)
                 is_alone = not any(each.group and each.tenant != tenant for each in kept.list_all())
                 if not is_alone and more > self._count_allowed(task_class, allowed, tenants):
                     return

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from math import inf
 from typing import NamedTuple
 
-from fairbind.model import Domains, Wait
+from fairbind.model import Domains, TaskClass, Wait
 from fairbind.model.servers import IndexArray
 from fairbind.scheduling.cycle.order.siblings import Asked, Sibling, Siblings, find_asked
 from fairbind.scheduling.cycle.reservations.needs import Need, Rank
@@ -41,7 +41,7 @@ class _Children(NamedTuple):
 
 
 class Standings:
-    """Compares tenants at the end of one cycle. leaves: all of them, by name."""
+    """Compares tenants as one cycle has them now. leaves: all of them, by name."""
 
     def __init__(self, siblings: Siblings, leaves: Iterable[str]) -> None:
         self._siblings = siblings
@@ -95,16 +95,17 @@ class Standings:
 
     def compare(self, need: Need, other: str) -> Standing:
         """Return where another tenant is beside the one of a need."""
-        siblings, tenant = self._siblings, need.task_class.tenant
-        own, sibling = siblings.find_parting(tenant, other)
-        level = next(n for n, each in enumerate(need.steps) if each.sibling == own)
-        rank, own_rank = self._rank(sibling, need.task_class.demand_r, need.allowed), need.ranks[level]
+        return self.compare_for(need.task_class, need.pool, need.allowed, other)
+
+    def compare_for(self, task_class: TaskClass, pool: int, allowed: IndexArray, other: str) -> Standing:
+        """Return where another tenant is beside that of a class on a pool. allowed: the servers for its tasks."""
+        siblings, asked = self._siblings, find_asked(task_class)
+        own, sibling = siblings.find_parting(task_class.tenant, other)
+        depth = siblings.list_path(task_class.tenant).index(own)
+        rank, own_rank = (self._rank(each, task_class.demand_r, allowed) for each in (sibling, own))
         if rank != own_rank:
             is_ahead = rank > own_rank
-            return Standing(level, sibling, inf if is_ahead else -inf, is_ahead, not is_ahead)
-        share, own_share = (
-            siblings.compute_share(sibling, need.pool, find_asked(need.task_class)),
-            need.steps[level].share,
-        )
-        is_behind = (share, sibling.name) < (own_share, own.name)
-        return Standing(level, sibling, share, share > own_share, is_behind)
+            return Standing(depth, sibling, inf if is_ahead else -inf, is_ahead, not is_ahead)
+        level, own_level = (siblings.compute_level(each, pool, asked) for each in (sibling, own))
+        is_behind = (level, sibling.name) < (own_level, own.name)
+        return Standing(depth, sibling, siblings.compute_share(sibling, pool, asked), level > own_level, is_behind)
