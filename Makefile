@@ -93,6 +93,10 @@ exam-frameworks: install ## operators of others that make groups of pods, built 
 exam-karpenter: install ## Karpenter with its kwok provider, built from its module, beside fairbind: what it buys, and for whom (a quarter of an hour; ONLY=pytest's expression)
 	@exec $(VENV)/python tests/karpenter/exam.py $(if $(ONLY),--only "$(ONLY)")
 
+.PHONY: exam-volcano
+exam-volcano: install ## Volcano's scheduler, built from its module, beside fairbind on one cluster: each starts its own pods (some minutes)
+	@FAIRBIND_VOLCANO=yes exec $(PYTEST) -v -p no:xdist tests/volcano
+
 .PHONY: soak
 soak: install ## let a million pods and 10,000 tenants come and go, and judge what stays in memory (LIVES=number)
 	@PYTHONPATH=tests exec $(VENV)/python tests/soak/soak.py --lives "$(or $(LIVES),1000000)"

@@ -18,7 +18,7 @@ E2E = [f"tests/e2e/test_{n}.py::t" for n in "abcdef"]
 SLOW = [*ON_KIND, *BESIDE, *E2E]
 QUICK = [f"tests/model/test_{n}.py::t{k}" for n in "abcdef" for k in range(3)]
 COLLECTION = [*SLOW, *QUICK]
-WITH_TARGETS = {"frameworks", "karpenter"}
+WITH_TARGETS = {"frameworks", "karpenter", "volcano"}
 """Exams, which CI does not run."""
 
 
