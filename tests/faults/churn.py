@@ -30,7 +30,7 @@ SHORT_LIVES = 0.2
 """The part of the pods that end by themselves."""
 CLAIMING, CLAIMING_NAME = 0.15, "claiming"
 """The part of the pods that have a claim. Half of these claims are left when their pod is deleted, and go later."""
-GROUPS = 0.1
+GROUPS = 0.2
 """The part of what is made that is a group. It is deleted whole, or loses a pod in whose place another one comes."""
 RELIST_STEPS = 50
 TIMEOUT_SECONDS = 5.0

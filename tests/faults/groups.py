@@ -1,7 +1,8 @@
 """Groups among the churn's pods, and which of them are torn, judged from the API's objects alone.
 
 All pods of a group are its minimum, and all ask for the same: for how many of them there is room is a sum over nodes.
-A group is torn when some of its pods are bound, the rest waits, and there is room for the rest.
+A group is torn when some of its pods are bound, the rest waits, and there is room for the rest. One that never stood whole
+is torn also without room: all or nothing is bound, and who took the rest's place should not have got it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from e2e.objects import make_name, make_pod
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from e2e.api import Json
     from e2e.checks import View
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 LABEL, TOTAL = "kueue.x-k8s.io/pod-group-name", "kueue.x-k8s.io/pod-group-total-count"
 SIZES = ({"cpu": "500m", "memory": "512Mi"}, {"cpu": "1", "memory": "256Mi"})
 MOST_MEMBERS = 4
-KEPT_SECONDS = 5
-"""For so long the operators keep the places of lost members: to the judge no pod may wait beside free capacity."""
+KEPT_SECONDS = 20
+"""For so long the operators keep the places of lost members, and of those whose binding failed: longer than most faults
+last. To the judge no pod may wait beside free capacity for longer than `main.STEADY_SECONDS`."""
 TORN_SECONDS = 60.0
 """A group that is torn for longer is an error."""
 
@@ -67,27 +69,31 @@ def find_groups(view: View) -> dict[Name, list[Json]]:
     return groups
 
 
-def find_incomplete(view: View, waits: Callable[[Json], bool]) -> dict[Name, tuple[int, int]]:
+def find_incomplete(
+    view: View, waits: Callable[[Json], bool], stood: Collection[Name] = ()
+) -> dict[Name, tuple[int, int]]:
     """Return the groups that could stand whole and do not: how many of their pods are bound, of how many.
 
-    waits: which pods wait.
+    waits: which pods wait. stood: the groups that were whole before. Others that have begun count without room, too.
     """
     found = {}
     for name, pods in find_groups(view).items():
         waiting = [pod for pod in pods if waits(pod)]
         bound, total = len(pods) - len(waiting), int(pods[0]["metadata"]["annotations"][TOTAL])
         lacking = total - bound
-        if waiting and lacking <= len(waiting) and count_room(view, waiting[0]) >= max(lacking, 1):
+        has_begun = 0 < bound < total and name not in stood
+        if waiting and lacking <= len(waiting) and (has_begun or count_room(view, waiting[0]) >= max(lacking, 1)):
             found[name] = bound, total
     return found
 
 
-def count_whole(view: View, waits: Callable[[Json], bool]) -> int:
-    """Return how many groups stand."""
-    return sum(
-        sum(not waits(pod) for pod in pods) >= int(pods[0]["metadata"]["annotations"][TOTAL])
-        for pods in find_groups(view).values()
-    )
+def find_whole(view: View, waits: Callable[[Json], bool]) -> set[Name]:
+    """Return the groups that stand."""
+    return {
+        name
+        for name, pods in find_groups(view).items()
+        if sum(not waits(pod) for pod in pods) >= int(pods[0]["metadata"]["annotations"][TOTAL])
+    }
 
 
 def count_room(view: View, pod: Json) -> int:
@@ -103,19 +109,31 @@ def count_room(view: View, pod: Json) -> int:
 
 @dataclass(slots=True)
 class TornGroups:
-    """Those that were torn at the last look after a fault, and since when; and how many stood then."""
+    """Those that were torn at the last look after a fault, and since when.
+
+    whole: those that stood at the last look. stood: those that did at any look.
+    """
 
     clock: Callable[[], float] = time.monotonic
     since: dict[Name, float] = field(default_factory=dict)
     lasting: set[Name] = field(default_factory=set)
-    whole: int = 0
+    whole: set[Name] = field(default_factory=set)
+    stood: set[Name] = field(default_factory=set)
 
     def begin(self) -> None:
         """Count anew: what was torn during a fault could not be helped."""
         self.since.clear()
         self.lasting.clear()
 
-    def look(self, incomplete: dict[Name, tuple[int, int]]) -> None:
+    def look(self, view: View, waits: Callable[[Json], bool]) -> dict[Name, tuple[int, int]]:
+        """Take what there is now; return what `find_incomplete` finds."""
+        self.whole = find_whole(view, waits)
+        self.stood |= self.whole
+        incomplete = find_incomplete(view, waits, self.stood)
+        self.note(incomplete)
+        return incomplete
+
+    def note(self, incomplete: dict[Name, tuple[int, int]]) -> None:
         """Take what `find_incomplete` found now."""
         now = self.clock()
         torn = {name for name, (bound, total) in incomplete.items() if 0 < bound < total}

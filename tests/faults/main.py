@@ -266,7 +266,7 @@ def try_fault(world: World, drawn: Draw, begin: float) -> Outcome:
         found=found,
         waited=round(max(waits), 2),
         opened=done[OPENED],
-        groups=world.torn.whole,
+        groups=len(world.torn.whole),
         torn=len(torn),
     )
     outcome.missing = missing[:MOST_MISSING] if steady is None or steady > STEADY_SECONDS else []

@@ -13,10 +13,10 @@ from faults.groups import (
     TORN_SECONDS,
     TornGroups,
     count_room,
-    count_whole,
     draw_members,
     find_groups,
     find_incomplete,
+    find_whole,
     get_group,
     make_member,
     make_successor,
@@ -50,7 +50,7 @@ def see(*pods: Json, cores: tuple[str, ...] = ("1", "1")) -> View:
 
 
 def find(*pods: Json, cores: tuple[str, ...] = ("1", "1")) -> dict[tuple[str, str], tuple[int, int]]:
-    return find_incomplete(see(*pods, cores=cores), is_waiting)
+    return find_incomplete(see(*pods, cores=cores), is_waiting, stood=[GROUP])
 
 
 def test_a_group_is_incomplete_where_all_that_it_lacks_would_fit() -> None:
@@ -58,6 +58,7 @@ def test_a_group_is_incomplete_where_all_that_it_lacks_would_fit() -> None:
     assert find(pod("a"), pod(), pod()) == {GROUP: (1, 3)}
     assert find(pod("a"), pod("b"), pod("b"), pod()) == {GROUP: (3, 3)}, "one above the minimum waits beside room"
     assert find(pod(), pod(), pod(), cores=("1",)) == {}, "there is room for two"
+    assert find(pod("a"), pod(), pod(), cores=("1",)) == {}, "it stood, and there is room for one"
     assert find(pod("a"), pod()) == {}, "the third does not exist"
     assert find(pod("a"), pod("a", "Failed"), pod()) == {}, "the third has ended"
     assert find(pod("a"), pod("a"), pod("b")) == {}
@@ -72,15 +73,15 @@ def test_groups_that_are_torn_at_the_last_look_or_were_for_too_long_are_named() 
     now = 0.0
     torn = TornGroups(lambda: now)
     torn.begin()
-    torn.look({GROUP: (1, 3), ("red", "none"): (0, 2), ("red", "whole"): (2, 2)})
+    torn.note({GROUP: (1, 3), ("red", "none"): (0, 2), ("red", "whole"): (2, 2)})
     assert torn.find() == ["group red/g is torn"]
     now = TORN_SECONDS
-    torn.look({})
+    torn.note({})
     assert torn.find() == []
-    torn.look({GROUP: (1, 3)})
+    torn.note({GROUP: (1, 3)})
     now += TORN_SECONDS + 1.0
-    torn.look({GROUP: (2, 3)})
-    torn.look({})
+    torn.note({GROUP: (2, 3)})
+    torn.note({})
     assert torn.find() == ["group red/g is torn"]
     torn.begin()
     assert torn.find() == []
@@ -97,8 +98,18 @@ def test_members_of_a_group_and_their_successors_say_the_same(seed: int) -> None
     assert len({each["metadata"]["name"] for each in members}) == len(members)
 
 
-def test_whole_groups_are_counted() -> None:
+def test_whole_groups_are_found() -> None:
     view = see(pod("a"), pod("a"), pod("b"))
     assert [len(pods) for pods in find_groups(view).values()] == [3]
-    assert count_whole(view, is_waiting) == 1
-    assert count_whole(see(pod("a"), pod("a")), is_waiting) == 0
+    assert find_whole(view, is_waiting) == {GROUP}
+    assert find_whole(see(pod("a"), pod("a")), is_waiting) == set()
+
+
+def test_a_group_that_has_begun_and_never_stood_is_torn_also_without_room() -> None:
+    begun, whole = see(pod("a"), pod(), pod(), cores=("1",)), see(pod("a"), pod("a"), pod("b"))
+    torn = TornGroups()
+    assert torn.look(begun, is_waiting) == {GROUP: (1, 3)}
+    assert torn.find() == ["group red/g is torn"]
+    assert torn.look(whole, is_waiting) == {}
+    assert torn.look(begun, is_waiting) == {}, "it stood, and the cluster shrank"
+    assert torn.find() == []

@@ -27,7 +27,7 @@ from e2e.waiting import wait_for
 from e2e.workloads import create_object
 from faults.churn import TIMEOUT_SECONDS, Churn
 from faults.constraints import Constraints
-from faults.groups import KEPT_SECONDS, TornGroups, count_whole, describe_incomplete, find_incomplete, get_group
+from faults.groups import KEPT_SECONDS, TornGroups, describe_incomplete, get_group
 from faults.judge import KUBE_SCHEDULER, Judge, add_bodies, read_token_id
 from faults.service import SERVICE, ServiceProxy
 from faults.storage import CLAIMS, VOLUMES, Storage, find_left_behind
@@ -317,10 +317,7 @@ class World:
 
     def find_incomplete(self, view: View) -> list[str]:
         """Return the groups that could stand whole and do not, and note which are torn."""
-        incomplete = find_incomplete(view, self.is_waiting)
-        self.torn.look(incomplete)
-        self.torn.whole = count_whole(view, self.is_waiting)
-        return describe_incomplete(incomplete)
+        return describe_incomplete(self.torn.look(view, self.is_waiting))
 
     def is_waiting(self, pod: Json) -> bool:
         """Tell whether a pod waits for the operators, or for kube-scheduler at their word."""
