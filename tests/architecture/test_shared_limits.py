@@ -28,6 +28,7 @@ cluster/objects/device_facts.MAX_DEVICES cluster/objects/device_facts.MAX_CONSUM
 cluster/objects/requests.MAX_RESOURCES cluster/objects/facts.MOST_HOSTS
 cluster/objects/image_facts.MAX_IMAGES cluster/objects/image_facts.MAX_NODE_NAMES cluster/objects/image_facts.MAX_NAME
 cluster/objects/device_claims.MAX_DEVICE_CLAIMS cluster/objects/group_facts.MAX_ROLES
+cluster/objects/quota_facts.MAX_QUOTA_RESOURCES
 cluster/objects/budget.MAX_NODE_TERMS cluster/objects/budget.MAX_NODE_EXPRESSIONS
 cluster/objects/budget.MAX_NODE_VALUES cluster/objects/budget.MAX_SELECTOR_LABELS
 cluster/objects/budget.MAX_TOLERATIONS cluster/objects/budget.MAX_HOST_PORTS cluster/objects/budget.MAX_LABELS
@@ -47,7 +48,8 @@ scheduling/cycle/order/kept_back.MOST_NAMED
 OF_ONE_TENANT = """
 cluster/state/term_rotation.MAX_TENANT_TERMS cluster/state/volume_plans.MOST_PLANS
 cluster/classes/window.MAX_TENANT_PLACEMENTS
-cluster/state/kept_places.MAX_TENANT_PLACES cluster/classes/window.MAX_TENANT_REASONS
+cluster/state/kept_places.MAX_TENANT_PLACES cluster/state/quotas.MAX_GROUPS_FOLLOWED
+cluster/classes/window.MAX_TENANT_REASONS
 cluster/state/kubelet_refusals.MOST_REFUSALS cluster/state/kubelet_refusals.MOST_KNOWN
 cluster/classes/window.MAX_TENANT_CLASSES cluster/loop/bind_limits.MAX_STALLED_IN_NAMESPACE
 cluster/filters/term_index.MAX_TERMS cluster/filters/term_index.MAX_PARTS
@@ -94,6 +96,7 @@ COUNTED_IN = {
 }
 """Modules with a tenant's part of a bound, and which module finds the tenant of a user: they have one part together."""
 WITHOUT_USERS = {
+    "cluster/state/quotas": "by namespace",
     "cluster/state/volume_plans": "by the tenant of a namespace",
     "kube/client/reviews": "by address",
     "kube/writers/share_reports": "by the tenant of a namespace",

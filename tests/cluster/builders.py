@@ -119,6 +119,19 @@ def make_job(
     return {"metadata": {**meta, "resourceVersion": next_version()}, "spec": {"template": template, **spec}}
 
 
+def make_quota(
+    name: str,
+    *,
+    namespace: str = "team",
+    hard: Mapping[str, str] | None = None,
+    used: Mapping[str, str] | None = None,
+    **spec: Any,
+) -> Json:
+    """A ResourceQuota; the API server says what it grants and what is used in its status."""
+    meta = {"name": name, "namespace": namespace, "resourceVersion": next_version()}
+    return {"metadata": meta, "spec": spec, "status": {"hard": dict(hard or {}), "used": dict(used or {})}}
+
+
 def make_namespace(name: str, labels: Mapping[str, str] | None = None) -> Json:
     return {"metadata": {"name": name, "resourceVersion": next_version(), "labels": dict(labels or {})}}
 

@@ -112,6 +112,26 @@ def test_any_job_with_a_pod_group_of_its_own_starts_pod_by_pod(api: Api, mine: s
     wait_condition(api, mine, "True", "Scheduled")
 
 
+def test_pods_that_a_quota_refuses_are_told_by_its_name(api: Api, mine: str, operator: StartOperator) -> None:
+    operator()
+    quotas = f"/api/v1/namespaces/{mine}/resourcequotas"
+    api.post(quotas, {"metadata": {"name": "small"}, "spec": {"hard": {"requests.cpu": "2500m"}}})
+    wait_for(lambda: "used" in api.get(f"{quotas}/small").get("status", {}), describe="the quota to count")
+    create_job(api, mine, make_job(4, "1", {"scheduling": {"schedulingPolicy": {"gang": {}}}}))
+
+    def find_words() -> list[str]:
+        messages = [find_condition(pod).get("message", "") for pod in find_waiting(api, mine)]
+        return [message.rpartition(": ")[2] for message in messages]
+
+    wait_for(
+        lambda: find_words() == ["2 of 4 pods exist; quota small refuses more."] * 2,
+        describe=lambda: f"both pods to be told of the quota, not {find_words()}",
+        timeout=60.0,
+    )
+    api.patch(f"{quotas}/small", {"spec": {"hard": {"requests.cpu": "4"}}})
+    wait_for(lambda: count_bound(api, mine) == 4, describe="all four to start")
+
+
 def test_members_wait_for_their_pod_group(api: Api, mine: str, operator: StartOperator) -> None:
     operator()
     for number in range(2):

@@ -39,6 +39,7 @@ ALLOWED: list[Question] = [
     *((verb, group, "podgroups", "", "") for group in POD_GROUPS for verb in ("list", "watch")),
     ("patch", "scheduling.k8s.io", "podgroups/status", "any", "a"),
     *((verb, "batch", "jobs", "", "") for verb in ("list", "watch")),
+    *((verb, "", "resourcequotas", "", "") for verb in ("list", "watch")),
     ("create", "", "pods/binding", "any", "a"),
     ("patch", "", "pods/status", "any", "a"),
     ("create", "events.k8s.io", "events", "any", ""),

@@ -1,8 +1,8 @@
 """Groups among the churn's pods, and which of them are torn, judged from the API's objects alone.
 
 All pods of a group are its minimum, and all ask for the same: for how many of them there is room is a sum over nodes.
-A group is torn when some of its pods are bound, the rest waits, and there is room for the rest. One that never stood whole
-is torn also without room: all or nothing is bound, and who took the rest's place should not have got it.
+A group is torn when some of its pods are bound, the rest waits, and there is room for the rest. One that never stood
+whole is torn also without room: all or nothing is bound, and who took the rest's place should not have got it.
 """
 
 from __future__ import annotations

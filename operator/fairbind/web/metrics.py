@@ -37,7 +37,7 @@ BINDING_RESULTS = ("bound", "conflict", "gone", "invalid", "fenced", "stale", "c
 WATCHED_RESOURCES = (
     *("pods", "nodes", "namespaces", "persistentvolumeclaims", "persistentvolumes", "storageclasses"),
     *("csinodes", "csidrivers", "csistoragecapacities", "volumeattachments"),
-    *("resourceclaims", "deviceclasses", "resourceslices", "tenants", "schedulingpolicies", "jobs"),
+    *("resourceclaims", "deviceclasses", "resourceslices", "tenants", "schedulingpolicies", "jobs", "resourcequotas"),
     *(f"podgroups.scheduling.{group}" for group in ("k8s.io", "x-k8s.io", "volcano.sh")),
 )
 SOLVE_RESULTS = ("solved", "failed", "timeout")

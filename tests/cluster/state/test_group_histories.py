@@ -12,8 +12,15 @@ from typing import Any
 
 import pytest
 
-from cluster.builders import Cluster, Json, make_job, make_node, make_pod, make_pod_group
-from fairbind.cluster.objects.decode import COSCHEDULING_POD_GROUPS, JOBS, POD_GROUPS, VOLCANO_POD_GROUPS, ResourceType
+from cluster.builders import Cluster, Json, make_job, make_node, make_pod, make_pod_group, make_quota
+from fairbind.cluster.objects.decode import (
+    COSCHEDULING_POD_GROUPS,
+    JOBS,
+    POD_GROUPS,
+    QUOTAS,
+    VOLCANO_POD_GROUPS,
+    ResourceType,
+)
 from fairbind.model import RejectionKind
 
 STEPS = 90
@@ -51,7 +58,7 @@ class History:
 
     def step(self) -> None:
         act = self.draw.choice([self.add, self.add, self.place, self.place, self.end, self.delete, self.leave])
-        self.draw.choice([act, act, act, self.change_group, self.drop_group, self.pass_time])()
+        self.draw.choice([act, act, act, self.change_group, self.drop_group, self.change_quota, self.pass_time])()
 
     def add(self) -> None:
         self.made += 1
@@ -111,6 +118,14 @@ class History:
             namespace, name = self.draw.choice([*self.groups])
             made = self.groups.pop((namespace, name))[1]
             self.cluster.delete_object(JOBS if name == "job" else FORMATS[name][0], made)
+
+    def change_quota(self) -> None:
+        hard = {"requests.cpu": self.draw.choice(("0", "1", "2"))}
+        made = make_quota(self.draw.choice("qr"), namespace=self.draw.choice(NAMESPACES), hard=hard)
+        if self.draw.random() < 0.7:
+            self.cluster.put_objects(QUOTAS, made)
+        else:
+            self.cluster.delete_object(QUOTAS, made)
 
     def pass_time(self) -> None:
         self.cluster.cache.advance_rests(float(self.made))

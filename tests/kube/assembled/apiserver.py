@@ -42,6 +42,7 @@ COLLECTIONS = {
     "/apis/scheduling.x-k8s.io/v1alpha1/podgroups": "podgroups.scheduling.x-k8s.io",
     "/apis/scheduling.volcano.sh/v1beta1/podgroups": "podgroups.scheduling.volcano.sh",
     "/apis/batch/v1/jobs": "jobs",
+    "/api/v1/resourcequotas": "resourcequotas",
     "/apis/fairbind.io/v1alpha1/tenants": "tenants",
     "/apis/fairbind.io/v1alpha1/schedulingpolicies": "schedulingpolicies",
 }

@@ -18,6 +18,7 @@ from fairbind.cluster.objects.decode import (
     DEVICE_CLASSES,
     JOBS,
     POD_GROUPS,
+    QUOTAS,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
     STORAGE_CAPACITIES,
@@ -29,6 +30,7 @@ from fairbind.cluster.objects.decode import (
 from fairbind.cluster.objects.device_facts import DeviceClassFacts, ResourceClaimFacts, SliceFacts
 from fairbind.cluster.objects.group_facts import JobFacts, PodGroupFacts
 from fairbind.cluster.objects.group_marks import GroupFormat
+from fairbind.cluster.objects.quota_facts import QuotaFacts
 from fairbind.cluster.objects.task_names import make_task_name
 from fairbind.cluster.objects.volume_facts import (
     AttachmentFacts,
@@ -54,7 +56,8 @@ Named = TypeVar(
     | DeviceClassFacts
     | SliceFacts
     | PodGroupFacts
-    | JobFacts,
+    | JobFacts
+    | QuotaFacts,
 )
 
 ObjectFeeds = tuple[tuple[ResourceType[Any], Feed[Any]], ...]
@@ -136,7 +139,7 @@ def make_device_feeds(state: ClusterState, touch: Callable[[], None]) -> ObjectF
 
 
 def make_group_feeds(state: ClusterState, touch: Callable[[], None]) -> ObjectFeeds:
-    """Return the feeds of PodGroups and Jobs. touch: called when a decision may be another."""
+    """Return the feeds of PodGroups, Jobs and quotas. touch: called when a decision may be another."""
     groups = state.groups
 
     def feed_pod_groups(kind: GroupFormat) -> Feed[PodGroupFacts]:
@@ -152,15 +155,20 @@ def make_group_feeds(state: ClusterState, touch: Callable[[], None]) -> ObjectFe
             groups.put_job(name, facts)
             touch()
 
+    def change_quota(name: str, facts: QuotaFacts | None) -> None:
+        if groups.put_quota(name, facts):
+            touch()
+
     return (
         (POD_GROUPS, feed_pod_groups(GroupFormat.NATIVE)),
         (VOLCANO_POD_GROUPS, feed_pod_groups(GroupFormat.VOLCANO)),
         (COSCHEDULING_POD_GROUPS, feed_pod_groups(GroupFormat.COSCHEDULING)),
         (JOBS, _make_feed(_name_object, change_job, groups.jobs)),
+        (QUOTAS, _make_feed(_name_object, change_quota, groups.quotas.by_key)),
     )
 
 
-def _name_object(facts: PodGroupFacts | JobFacts) -> str:
+def _name_object(facts: PodGroupFacts | JobFacts | QuotaFacts) -> str:
     return make_task_name(facts.namespace, facts.name)
 
 

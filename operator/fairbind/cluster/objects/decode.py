@@ -34,6 +34,7 @@ from fairbind.cluster.objects.device_facts import (
 )
 from fairbind.cluster.objects.facts import NamespaceFacts, NodeFacts, PodFacts
 from fairbind.cluster.objects.group_facts import JobFacts, PodGroupFacts, convert_job
+from fairbind.cluster.objects.quota_facts import QuotaFacts, ResourceQuota, convert_quota
 from fairbind.cluster.objects.volume_facts import (
     AttachmentFacts,
     ClaimFacts,
@@ -285,6 +286,9 @@ COSCHEDULING_POD_GROUPS: ResourceType[PodGroupFacts] = ResourceType(
     group_wire.MemberPodGroup,
     convert_coscheduling_group,
     is_optional=True,
+)
+QUOTAS: ResourceType[QuotaFacts] = ResourceType(
+    "resourcequotas", "/api/v1/resourcequotas", ResourceQuota, convert_quota, is_optional=True
 )
 JOBS: ResourceType[JobFacts] = ResourceType(
     "jobs", "/apis/batch/v1/jobs", group_wire.Job, convert_job, is_optional=True

@@ -267,6 +267,18 @@ class Group:
         lacking = minimum - self.count(*placed) - self.count_finished()
         return max(lacking, sum(lacking for _, lacking in of_role), 0), of_role
 
+    def find_missing(self) -> str:
+        """Return the words for pods that its minimum needs and that do not exist, or ""."""
+        minimum = self.find_minimum() or 0
+        existing = len(self.members) + self.count_finished()
+        if existing < minimum:
+            return f"{existing} of {minimum} pods exist"
+        for role, least in () if self.pod_group is None else self.pod_group.roles:
+            there = self.count(*Stage, role=role) + self.count_finished(role)
+            if there < least:
+                return f"{there} of {least} pods of role {role} exist"
+        return ""
+
     def _asks_for_more(self) -> bool:
         """Whether a waiting member asks for more of something than any member on a node took."""
         asked = (pair for key in self.queues for pair in key.demand.real)
@@ -313,7 +325,7 @@ def find_standing(
     is_once = any(mark.is_once for mark in group.marks.counts)
     if lacking == 0 or (is_once and group.is_whole):
         return Standing(beside=beside)
-    trouble = _find_trouble(group, minimum, lacking, of_role, axes)
+    trouble = _find_trouble(group, lacking, of_role, axes)
     if trouble is not None:
         return Standing(_reject("; ".join(filter(None, (f"group {group.key}: {trouble}", note)))))
     is_begun = group.has_begun(minimum, kept)
@@ -336,20 +348,12 @@ def _word_missing(group: Group) -> str:
     return f"group {group.key}: how many pods are all of them is known of a Job only, and it does not exist"
 
 
-def _find_trouble(
-    group: Group, minimum: int, lacking: int, of_role: tuple[tuple[str, int], ...], axes: Axes
-) -> str | None:
+def _find_trouble(group: Group, lacking: int, of_role: tuple[tuple[str, int], ...], axes: Axes) -> str | None:
     """Return why the minimum cannot be placed whatever is free, or None."""
     if (differing := _find_difference(group)) is not None:
         return f"its pods differ in {differing} (SchedulerError)"
-    existing = len(group.members) + group.count_finished()
-    if existing < minimum:
-        return f"{existing} of {minimum} pods exist"
-    roles = () if group.pod_group is None else group.pod_group.roles
-    for role, least in roles:
-        there = group.count(*Stage, role=role) + group.count_finished(role)
-        if there < least:
-            return f"{there} of {least} pods of role {role} exist"
+    if missing := group.find_missing():
+        return missing
     for kind, of_these in [(None, lacking), *of_role]:
         ready = group.count(Stage.READY, role=kind)
         if ready < of_these:

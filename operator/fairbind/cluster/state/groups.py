@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from fairbind.cluster.objects.facts import Amounts, Demand, PodFacts
 from fairbind.cluster.objects.group_facts import JobFacts, PodGroupFacts
 from fairbind.cluster.objects.group_marks import ALL, GroupFormat, GroupMark, make_mark
+from fairbind.cluster.objects.quota_facts import QuotaFacts
 from fairbind.cluster.objects.task_names import make_task_name
 from fairbind.cluster.state.group_members import (
     NO_GROUP,
@@ -28,6 +29,7 @@ from fairbind.cluster.state.kept_places import KeptPlaces
 from fairbind.cluster.state.nodes import Servers
 from fairbind.cluster.state.positions import Bound, Idle, Opened, Position, Waiting
 from fairbind.cluster.state.queue_keys import QueueKey
+from fairbind.cluster.state.quotas import Quotas
 from fairbind.cluster.state.undoing import Undoing, word_late
 from fairbind.derived import Rotation
 from fairbind.model import Domains
@@ -39,10 +41,10 @@ class Groups:
     """See the module.
 
     ignored: schedulers that place groups themselves. jobs: those whose pods are groups, by "namespace/name".
-    pod_groups: all, by format and name. kept: places of lost members. undoing: groups that cannot be completed.
-    _lost: the groups of placed members that are lost, and whose places are to be kept once they are free, by UID.
-    _losing: how many of a group. _group_of: of members, by UID. _finished_of: of pods that succeeded. _followed: groups
-    of which something is to be done. _jobs: those whose pods must be looked at.
+    pod_groups: all, by format and name. quotas: what may refuse pods that a group lacks. kept: places of lost members.
+    undoing: groups that cannot be completed. _lost: the groups of placed members that are lost, and whose places are to
+    be kept once they are free, by UID. _losing: how many of a group. _group_of: of members, by UID. _finished_of: of
+    pods that succeeded. _followed: groups of which something is to be done. _jobs: those whose pods must be looked at.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Groups:
         self._find_domains = find_domains
         self.by_key: dict[str, Group] = {}
         self.jobs: dict[str, JobFacts] = {}
+        self.quotas = Quotas()
         self.pod_groups: dict[GroupFormat, dict[str, PodGroupFacts]] = {kind: {} for kind in GroupFormat}
         self._group_of: dict[str, str] = {}
         self._finished_of: dict[str, str] = {}
@@ -236,6 +239,13 @@ class Groups:
             self.jobs[key] = facts
         self._jobs.add([key])
 
+    def put_quota(self, key: str, facts: QuotaFacts | None) -> bool:
+        """Take a quota, new or changed; None: it is gone. Return whether groups that lack pods are to hear of it."""
+        short = self.quotas.put(key, facts)
+        for each in short:
+            self._note_change(each)
+        return bool(short)
+
     # --- queues ---
 
     def add_queue(self, key: QueueKey) -> None:
@@ -288,7 +298,11 @@ class Groups:
         group = None if key is None else self.by_key.get(key)
         if group is None:
             return NO_GROUP
-        note = word_late(group.count(Stage.BOUND), self.undoing.rule) if self.undoing.is_late(group.key) else ""
+        late = word_late(group.count(Stage.BOUND), self.undoing.rule) if self.undoing.is_late(group.key) else ""
+        refusing = (
+            self.quotas.find(group.key, [each.demand.real for each in group.queues]) if group.find_missing() else ""
+        )
+        note = "; ".join(filter(None, (refusing, late)))
         kept = self.kept.count(group.key)
         return find_standing(group, kept, servers.axes, servers.index, self._find_domains, note)
 
@@ -298,12 +312,14 @@ class Groups:
         return group is not None and find_topology(group) is not None
 
     def copy_objects(self, other: Groups) -> None:
-        """Take over what cannot be seen from pods: PodGroups, Jobs, and what became of pods that ended."""
+        """Take over what cannot be seen from pods: PodGroups, Jobs, quotas, and what became of pods that ended."""
         for kind, objects in other.pod_groups.items():
             for key, pod_group in objects.items():
                 self.put_pod_group(kind, key, pod_group)
         for key, job in other.jobs.items():
             self.put_job(key, job)
+        for key, quota in other.quotas.by_key.items():
+            self.put_quota(key, quota)
         for key, group in other.by_key.items():
             self._get(key).copy_past(group)
         self._finished_of = dict(other._finished_of)
@@ -341,6 +357,7 @@ class Groups:
         group = self.by_key.get(key)
         if group is not None and group.is_empty and not (self.kept.count(key) or key in self._losing):
             del self.by_key[key]
+            self.quotas.forget(key)
 
 
 def _make_member(facts: PodFacts, mark: GroupMark, position: Position | None) -> Member | None:
