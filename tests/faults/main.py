@@ -335,7 +335,7 @@ def find_missing(world: World, probes: dict[str, str], changed: set[str]) -> lis
     unbound = [path for path in probes.values() if not world.api.get(path)["spec"].get("nodeName")]
     if unbound:
         return [f"{path} is not bound" for path in unbound]
-    unheeded = [f"the spec of {path} is not heeded" for path in WATCHED if not world.is_heeded(path)]
+    unheeded = [f"the spec of {path} is not used" for path in WATCHED if not world.is_heeded(path)]
     miscounted = [f"the status of {name} miscounts its pods" for name in find_miscounted(world, view)]
     return [*unheeded, *miscounted] or [*waiting, *world.find_left_behind()]
 
