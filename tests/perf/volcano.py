@@ -40,7 +40,7 @@ PATHS = {
     "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
 }
 FLAGS = ("--leader-elect=false", "--kube-api-qps=10000", "--kube-api-burst=10000", "--enable-healthz=true")
-"""All else is as it comes, also which part of the nodes is looked at."""
+"""Everything else has its default, also the part of the nodes that is looked at."""
 
 
 class Volcano:

@@ -25,8 +25,8 @@ class Recorder(Decider):
     """Notes when groups start for which something is reserved, and how many tasks of others start there before.
 
     promised: until when each group was to start, when something was first reserved for it, without a break since then.
-    overtaken: since when the latest of what was reserved for a group was so, when a tenant that is further behind took
-    some of it: until something is reserved anew, nothing is promised.
+    overtaken: groups of whose set a tenant that is further behind took some, and when the latest part of that set was
+    reserved. Nothing is promised to them until something is reserved again.
     kept: by how much groups started earlier. wrong: who took some of it and was not further behind by then.
     """
 

@@ -12,18 +12,18 @@ MAX_QUOTA_RESOURCES = 64
 """So many resources of a quota are looked at, the first by name."""
 REQUESTS = "requests."
 COUNTS = {"pods": PODS, "count/pods": PODS, CPU: CPU, MEMORY: MEMORY}
-"""What a quota calls these, beside `requests.` and the name."""
+"""Names that a quota has for these, beside `requests.` and the name."""
 
 
 class QuotaSpec(Wire):
-    """What the quota is about. scopes, scope_selector: pods that count; without either, all do."""
+    """The pods that the quota is about. scopes, scope_selector: pods that count; without either, all do."""
 
     scopes: list[str] | None = None
     scope_selector: dict[str, object] | None = None
 
 
 class QuotaStatus(Wire):
-    """What it grants, and what is used."""
+    """The amounts that it grants, and those that are used."""
 
     hard: dict[str, str] | None = None
     used: dict[str, str] | None = None

@@ -27,7 +27,7 @@ class DeviceClasses:
 
     @property
     def unserved(self) -> Mapping[str, Rejection]:
-        """What `find_unserved` says, by resource."""
+        """The reasons of pods that wait for what only claims serve, by resource."""
         return self._unserved.value
 
     def put(self, name: str, device_class: DeviceClassFacts | None) -> None:

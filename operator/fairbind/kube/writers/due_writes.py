@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class Change(Protocol):
-    """What should be different about an object."""
+    """A difference that an object should have."""
 
     @property
     def uid(self) -> str:

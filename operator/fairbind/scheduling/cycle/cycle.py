@@ -178,7 +178,7 @@ class _Cycle:
         return self._reserve(report, reservations, settings, is_refused=is_refused)
 
     def _may_take(self, choice: Choice, reservations: Reservations, *, is_group: bool) -> bool:
-        """Whether a choice, or its whole group, may use what is reserved for others, as shares are now."""
+        """Return whether a choice, or its whole group, may use what is reserved for others, as shares are now."""
         task_class = choice.queue.task_class
         if not is_group:
             return reservations.may_take(task_class, (choice.server,), self._look)

@@ -30,7 +30,7 @@ class LiveStandings:
         self._keeping: Keeping | None = None
 
     def is_behind(self, reservation: Reservation, tenant: str) -> bool:
-        """Whether a tenant comes before the one for which something is reserved, or keeps some of it."""
+        """Return whether a tenant comes before the one for which something is reserved, or keeps some of it."""
         view = self._view
         if tenant not in view.progress_of:
             return False

@@ -31,12 +31,13 @@ class ReservedSnapshots:
         self._classes: dict[TaskClass, TaskClass] = {}
         self._placements: dict[_Key, Placement] = {}
 
-    def make(self, snapshot: Snapshot, reservations: Sequence[Reservation], now: float) -> Snapshot:
+    def make(
+        self, snapshot: Snapshot, reservations: Sequence[Reservation], index: Mapping[str, int], now: float
+    ) -> Snapshot:
         """Return the snapshot in which what is reserved is free only to those who may use it.
 
-        All servers of the reservations are in the snapshot.
+        index: by name, of all servers of the reservations.
         """
-        index = find_indices(snapshot, {each.server for each in reservations})
         total = sum_amounts(reservations, index)
         free_kr = snapshot.servers.free_kr.copy()
         for server, amount_r in total.items():

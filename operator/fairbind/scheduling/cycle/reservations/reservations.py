@@ -93,7 +93,7 @@ class Reservations:
         index = find_indices(snapshot, {each.server for each in kept})
         for each in kept:
             self._at.setdefault(index[each.server], []).append(each)
-        return self._snapshots.make(snapshot, kept, now) if kept else snapshot
+        return self._snapshots.make(snapshot, kept, index, now) if kept else snapshot
 
     def may_take(self, task_class: TaskClass, servers: Iterable[int], look: Callable[[], CycleView]) -> bool:
         """Tell whether tasks of a class may still take what they may try to take on some servers. look: at the cycle.
