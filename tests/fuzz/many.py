@@ -10,10 +10,7 @@ waits beyond it still costs a line or two a cycle, where the tasks that are left
 from __future__ import annotations
 
 import random
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
-from types import FrameType
+from functools import partial
 from typing import Any, NamedTuple
 
 from cluster.builders import SCHEDULER, Json, make_namespace, make_node, make_pod
@@ -21,6 +18,7 @@ from cluster.volumes import BOUND, DRIVER, VolumeCluster
 from fairbind.cluster.objects.facts import FAIRBIND_GATE
 from fairbind.cluster.tenancy.tenants import TenantSpec
 from fairbind.scheduling import CycleState, UnschedulableCache, run_cycle
+from fuzz.lines import count_lines
 
 NODES_IN_WORLD = 60
 FEW, MANY = 240, 480
@@ -101,19 +99,6 @@ KINDS = (*WITH_TERMS, "tolerates", "ports", "volumes")
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Pair")
 
 
-@dataclass
-class _Lines:
-    """Counts the lines of Python that run."""
-
-    count: int = 0
-
-    def trace(self, frame: FrameType, event: str, argument: object) -> Callable[..., Any]:
-        """Count one more. Takes what `sys.settrace` gives."""
-        del frame, argument
-        self.count += event == "line"
-        return self.trace
-
-
 class ManyWorld:
     """A cluster of two tenants, of which one has many odd objects."""
 
@@ -185,14 +170,9 @@ class ManyWorld:
         """Return the lines that the dearest of a few pods of the other tenant takes."""
         most = 0
         for number in range(EVENTS):
-            lines, before = _Lines(), sys.gettrace()
-            sys.settrace(lines.trace)
-            try:
-                self._happen(number)
-            finally:
-                sys.settrace(before)
+            count = count_lines(partial(self._happen, number))
             if number:  # the first one finds nothing remembered
-                most = max(most, lines.count)
+                most = max(most, count)
         return most
 
 
