@@ -14,6 +14,7 @@ from cluster.builders import SCHEDULER, Cluster, Json, make_node, make_pod
 from fairbind.cluster.objects.extender_wire import Identity, MetaPod, MetaVictims
 from fairbind.cluster.other_schedulers import extender
 from fairbind.cluster.other_schedulers.extender import MOST_NAMED, Extender, Shares
+from fairbind.cluster.other_schedulers.laps import Laps
 from fairbind.cluster.other_schedulers.permits import DELAY_SECONDS, Permit, Permits
 from fairbind.cluster.tenancy.tenants import TenantSpec
 from fairbind.model import PolicySettings, Targets
@@ -29,7 +30,7 @@ class World(Cluster):
         super().__init__(asking=frozenset({OTHER}))
         self.permits = Permits()
         self.passed: list[tuple[str, str]] = []
-        self.extender = Extender(self.cache, self.permits, on_passed=self._note_passed)
+        self.extender = Extender(self.cache, self.permits, Laps(10.0), on_passed=self._note_passed)
         self.now = 0.0
         self.cache.set_policy(PolicySettings(policy=policy))
         for name, weight in weights.items():

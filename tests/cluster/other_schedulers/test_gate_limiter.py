@@ -8,11 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairbind.cluster.other_schedulers.gate_limiter import MOST_UNGATED, TIMEOUT_SECONDS, GateLimiter, ScaleUp
+from fairbind.cluster.other_schedulers.gate_limiter import (
+    SLOW_TIMES,
+    MOST_UNGATED,
+    TIMEOUT_SECONDS,
+    GateLimiter,
+    ScaleUp,
+)
+from fairbind.cluster.other_schedulers.laps import IDLE_SECONDS, Laps
 from fairbind.cluster.other_schedulers.node_waits import SCALE_UP_SECONDS
 from fairbind.cluster.other_schedulers.places import FLOW_SECONDS, STUCK_PART
 
 A, B = "a", "b"
+BACKOFF_SECONDS = 10.0
 
 
 def fill(gate_limiter: GateLimiter, tenant: str, count: int, now: float = 0.0) -> list[str]:
@@ -120,13 +128,45 @@ def test_a_pod_is_passed_by_when_one_that_was_opened_clearly_later_is_bound() ->
     assert gate_limiter.was_passed(first)
 
 
-def test_what_is_opened_soon_after_the_first_is_not_passed_by() -> None:
-    gate_limiter = GateLimiter(grace_seconds=10.0)
-    for opened_at, is_passed in ((0.0, False), (9.0, False), (10.0, True)):
-        (uid,) = fill(gate_limiter, A, 1, opened_at)
-        gate_limiter.note_open(uid, opened_at)
-        place_later(gate_limiter, f"later-{opened_at}", opened_at + 2 * FLOW_SECONDS)
-        assert gate_limiter.was_passed(uid) == is_passed
+def test_a_scheduler_that_asks_passes_a_pod_by_with_a_lap_and_not_by_what_it_places() -> None:
+    laps = Laps(BACKOFF_SECONDS)
+    gate_limiter = GateLimiter(laps=laps)
+    (uid,) = fill(gate_limiter, A, 1)
+    gate_limiter.note_open(uid, 0.0)
+    place_later(gate_limiter, "later", 2 * FLOW_SECONDS)
+    assert not gate_limiter.was_passed(uid)
+    for now in (BACKOFF_SECONDS - 1.0, BACKOFF_SECONDS, BACKOFF_SECONDS + 1.0):
+        assert not gate_limiter.was_passed(uid)
+        laps.note_asked("other", 0, now)
+    assert gate_limiter.was_passed(uid), "a lap began when the pod was in the queue for certain"
+
+
+@pytest.mark.parametrize(
+    ("asked", "ends_at"),
+    [
+        ([], TIMEOUT_SECONDS),
+        ([("a", n) for n in range(400)], TIMEOUT_SECONDS),
+        ([(f"a{n}", n) for n in range(400)], SLOW_TIMES * TIMEOUT_SECONDS),
+        ([(f"a{n % 80}", n) for n in range(400)], 160.0),
+        ([(f"a{n}", n) for n in range(50)], 50.0 - 1.0 + IDLE_SECONDS),
+    ],
+    ids=["idle", "one again and again", "always others", "a lap that ends", "idle after a while"],
+)
+def test_a_pods_time_is_over_when_a_scheduler_that_asks_has_passed_it_by_or_is_idle(
+    asked: list[tuple[str, int]], ends_at: float
+) -> None:
+    """A lap that begins within the backoff tells nothing; here the next one takes 80 seconds."""
+    laps = Laps(BACKOFF_SECONDS)
+    gate_limiter = GateLimiter(laps=laps)
+    (uid,) = fill(gate_limiter, A, 1)
+    at = {now: name for name, now in asked}
+
+    def is_over(now: float) -> bool:
+        if now in at:
+            laps.note_asked(at[int(now)], 0, now)
+        return uid in gate_limiter.expire(now)
+
+    assert next(now for now in map(float, range(1000)) if is_over(now)) == ends_at
 
 
 def test_a_pod_that_was_late_before_shows_nothing_when_it_is_placed() -> None:

@@ -85,7 +85,11 @@ class QueuedScheduler(KubeScheduler):
                 self._known[key] = version
 
 
-@pytest.mark.parametrize(("mode", "per_second"), [("gate", 3.0), ("extender", 6.0), ("extender", 10.0)])
+RATES = {"gate": (1.0, 3.0), "extender": (0.7, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 10.0, 15.0)}
+"""Pods that it looks at in a second."""
+
+
+@pytest.mark.parametrize(("mode", "per_second"), [(mode, rate) for mode, rates in RATES.items() for rate in rates])
 @in_virtual_time
 async def test_shares_are_equal_however_long_the_other_scheduler_takes(mode: str, per_second: float) -> None:
     """The nodes have as many slots as there are turns, so an unequal part of the turns becomes one of the nodes."""

@@ -28,6 +28,7 @@ from fairbind.cluster.objects.extender_wire import (
     MetaVictims,
 )
 from fairbind.cluster.objects.facts import PodFacts
+from fairbind.cluster.other_schedulers.laps import Laps
 from fairbind.cluster.other_schedulers.permits import ClassNodes, Permit, Permits
 from fairbind.cluster.state.node_state import compute_vector
 from fairbind.cluster.state.pods import PodEntry, find_detail, find_tenant
@@ -59,9 +60,12 @@ Shares = Mapping[str, tuple[float, float | None]]
 class Extender:
     """Answers about one cache. on_passed: called with two UIDs when the permit of the first went to the second."""
 
-    def __init__(self, cache: ClusterCache, permits: Permits, *, on_passed: Callable[[str, str, Permit], None]) -> None:
+    def __init__(
+        self, cache: ClusterCache, permits: Permits, laps: Laps, *, on_passed: Callable[[str, str, Permit], None]
+    ) -> None:
         self._cache = cache
         self._permits = permits
+        self.laps = laps
         self._on_passed = on_passed
 
     def make_permit(self, uid: str, tenant: str, node: str) -> Permit:
@@ -74,6 +78,8 @@ class Extender:
         facts, is_free = self._find(pod)
         if is_free:
             return ExtenderFilterResult(list(names), {}, {})
+        if facts is not None and facts.node is None:
+            self.laps.note_asked(facts.uid, facts.priority, now)
         reason = UNKNOWN if facts is None else self._find_reason(facts, now)
         if reason is not None:
             return _refuse(names, reason)

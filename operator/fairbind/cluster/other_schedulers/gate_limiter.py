@@ -4,7 +4,9 @@ Another scheduler places the pods; fairbind opens their gates in the order that 
 tenant's share from the moment its gate is asked to open until it is gone. The rules:
 
 * **Time.** A pod on its way holds the capacity that was decided for it until it is bound. When it is not bound within
-  `timeout_seconds` it is overdue: the capacity is given back, and the share is not.
+  `timeout_seconds` it is overdue: the capacity is given back, and the share is not. A scheduler whose `Laps` are known
+  has more time for a pod that it has not come to, up to `SLOW_TIMES` as much: it is slow, and others would get the
+  capacity only because they are first in its queue.
 * **Limits.** At most `most` pods are on their way, and of these at most a part of one tenant (`places`). A cycle
   decides no more rationed pods than may be (`begin_round`). Overdue pods do not count here. The users of a tenant have
   one part together, as a user is a label of a pod. Of a plan of several all gates are opened, or none; where there are
@@ -33,12 +35,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
+from fairbind.cluster.other_schedulers.laps import Laps
 from fairbind.cluster.other_schedulers.node_waits import NodeWaits
 from fairbind.cluster.other_schedulers.places import Places, Round
 from fairbind.cluster.tenancy.users import find_tenant_of_leaf
 
 TIMEOUT_SECONDS = 30.0
 MOST_UNGATED = 200
+SLOW_TIMES = 6
+"""A slow scheduler that asks has so many times the time."""
+PROLONGED_SECONDS = 1.0
 BATCH_PART = 8
 LATE_SECONDS = 60.0
 """For how long a pod whose time was over may still be in the other scheduler's queue from then."""
@@ -98,14 +104,16 @@ class GateLimiter:
         most: int = MOST_UNGATED,
         timeout_seconds: float = TIMEOUT_SECONDS,
         most_scale_ups: int = 0,
-        grace_seconds: float = 0.0,
+        laps: Laps | None = None,
     ) -> None:
         """most: pods on their way. timeout_seconds: for how long a pod holds its capacity.
 
-        most_scale_ups: pods of a tenant whose gates are open without capacity; 0: none. grace_seconds: see `Places`.
+        most_scale_ups: pods of a tenant whose gates are open without capacity; 0: none. laps: of the other scheduler,
+        where it asks.
         """
         self.most_scale_ups = most_scale_ups
-        self._places = Places(most, grace_seconds)
+        self._places = Places(most, laps)
+        self._laps = laps
         self._node_waits = NodeWaits()
         self._round: Round | None = None
         self._timeout_seconds = timeout_seconds
@@ -273,6 +281,10 @@ class GateLimiter:
         while self.find_next_timeout() <= now:
             _, uid = heapq.heappop(self._timeouts)
             found = self._opened[uid]
+            if self._is_to_come(found, now):
+                found.ends_at = now + PROLONGED_SECONDS
+                heapq.heappush(self._timeouts, (found.ends_at, uid))
+                continue
             self._leave(uid, found)
             found.state = _State.OVERDUE
             self._note_late(uid, now)
@@ -316,6 +328,12 @@ class GateLimiter:
             del self._without_capacity[found.tenant][uid]
             if not self._without_capacity[found.tenant]:
                 del self._without_capacity[found.tenant]
+
+    def _is_to_come(self, found: _Opened, now: float) -> bool:
+        """Tell whether the other scheduler is busy and has not come to a pod yet."""
+        if self._laps is None or now >= found.asked_at + SLOW_TIMES * self._timeout_seconds:
+            return False
+        return self._laps.is_busy(now) and self._laps.passed_until < found.asked_at
 
     def _is_due(self, ends_at: float, uid: str) -> bool:
         found = self._opened.get(uid)

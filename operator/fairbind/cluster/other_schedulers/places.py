@@ -19,7 +19,8 @@ Another scheduler may say nothing about a tenant's pods, so what is on its way m
 A pod was **passed by** when one that was opened later has come to a node, and the time between both was longer than
 that one then took, and at least `FLOW_SECONDS`. A scheduler that is slow, and has an order of its own, places what was
 opened in one moment over many seconds; that shows nothing. A request may be heard long before it is answered: the first
-of both counts as open from the answer on, the later one from the request on. Times are in seconds, of one clock.
+of both counts as open from the answer on, the later one from the request on. A scheduler that asks about each pod says
+it by its `Laps` instead. Times are in seconds, of one clock.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from __future__ import annotations
 from collections import Counter
 from math import inf
 
+from fairbind.cluster.other_schedulers.laps import Laps
 from fairbind.cluster.tenancy.users import find_tenant_of_leaf
 
 PART = 3
@@ -48,20 +50,19 @@ class Places:
     (False, True)
     """
 
-    def __init__(self, most: int, grace_seconds: float = 0.0) -> None:
-        """most: how many places there are. grace_seconds: what is opened so soon after the first is not passed by.
+    def __init__(self, most: int, laps: Laps | None = None) -> None:
+        """most: how many places there are. laps: of the other scheduler, where it asks.
 
         riders: pods on their way without a place, because their plan needs more than there were.
         """
         self.most = most
         self.riders = 0
-        self._grace_seconds = grace_seconds
+        self._laps = laps
         self._taken: Counter[str] = Counter()
         self._opened: dict[str, dict[str, float]] = {}
         self._progress: dict[str, float] = {}
         self._parts: dict[str, int] = {}
         self._passed_until = -inf
-        self._began_at = inf
 
     @property
     def taken(self) -> int:
@@ -93,7 +94,6 @@ class Places:
 
     def enter(self, tenant: str, now: float) -> None:
         """Give a pod of a tenant a place."""
-        self._began_at = min(self._began_at, now)
         if not self._taken[tenant]:
             self._progress[tenant] = now
             self._opened[tenant] = {}
@@ -130,7 +130,7 @@ class Places:
 
     def was_passed(self, opened_at: float) -> bool:
         """Whether a pod that is open since this moment was passed by."""
-        return self._passed_until >= opened_at >= self._began_at + self._grace_seconds
+        return opened_at <= (self._passed_until if self._laps is None else self._laps.passed_until)
 
     def flows(self, tenant: str, since: float) -> bool:
         """Whether a pod of a tenant that has something on its way came to a node after this moment."""

@@ -33,6 +33,7 @@ from fairbind.cluster.objects.extender_wire import (
 )
 from fairbind.cluster.other_schedulers.extender import OWN_REASONS, Extender, Shares
 from fairbind.cluster.other_schedulers.gate_limiter import STUCK_SECONDS, GateLimiter
+from fairbind.cluster.other_schedulers.laps import Laps
 from fairbind.cluster.other_schedulers.permits import Permit, Permits
 from fairbind.kube.bind_carrier import BindCarrier
 from fairbind.kube.operator.clocks import Clocks
@@ -105,14 +106,12 @@ class ExtenderMode:
         self._settings = settings
         self._on_bound = on_bound
         self._clocks = clocks
-        self._permits = Permits()
-        self._extender = Extender(cache, self._permits, on_passed=self._note_passed)
+        self._permits, laps = Permits(), Laps(BACKOFF_SECONDS)
+        self._extender = Extender(cache, self._permits, laps, on_passed=self._note_passed)
         self._others: BindCarrier | None = None
         self._loop: Loop | None = None
         self._outstanding: set[asyncio.Task[str]] = set()
-        gate_limiter = GateLimiter(
-            most=settings.most, timeout_seconds=settings.timeout_seconds, grace_seconds=BACKOFF_SECONDS
-        )
+        gate_limiter = GateLimiter(most=settings.most, timeout_seconds=settings.timeout_seconds, laps=laps)
         self.rules = GateRules(gate_limiter, cache.queries.asks, self._give_back)
         self._verbs: Mapping[str, Callable[[bytes], Any]] = {
             "filter": self._filter,
@@ -179,6 +178,7 @@ class ExtenderMode:
     def note_arrival(self, uid: str) -> None:
         """Note that a pod has come to a node, or is gone."""
         self._permits.end(uid)
+        self._extender.laps.forget(uid)
 
     def end_permits(self) -> None:
         """Take all permits back, at the end of a leader's time. Bindings that are under way come to their end."""
