@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairbind.cluster.other_schedulers.gate_limiter import (
-    SLOW_TIMES,
     MOST_UNGATED,
+    SLOW_TIMES,
     TIMEOUT_SECONDS,
     GateLimiter,
     ScaleUp,
