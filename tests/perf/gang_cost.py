@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -213,28 +214,39 @@ def read_backlogs() -> Json:
 
 
 def read_beside_volcano() -> Json:
-    """Return what the page says of fairbind and Volcano in one run; each has one round."""
+    """Return what the page says of fairbind and Volcano in one run, of as many rounds as it has."""
     recorded = json.loads(BESIDE_VOLCANO.read_text(encoding="utf-8"))
     (nodes,) = recorded["plan"]["nodes"]
-    plain, grouped, volcano = recorded["backlogs"]
+    plain, grouped, volcano = (
+        [each for each in recorded["backlogs"] if each["contender"] == name] for name in recorded["plan"]["contenders"]
+    )
     phases = {"fairbind, without groups": plain, "fairbind, in groups": grouped, "Volcano, in groups": volcano}
     return {
         "nodes": nodes,
         "pods": recorded["plan"]["pods"],
         "version": recorded["versions"]["Volcano"],
         "day": recorded["date"].partition("T")[0],
-        "rows": "\n".join(render_phase(name, phase) for name, phase in phases.items()),
-        "ratio": grouped["rate"] / volcano["rate"],
+        "rounds": {1: "once", 2: "twice"}[len(volcano)],
+        "rows": "\n".join(render_rounds(name, rounds) for name, rounds in phases.items()),
+        "ratio": fmean(each["rate"] for each in grouped) / fmean(each["rate"] for each in volcano),
         "cores": recorded["machine"]["cores"],
-        "foreign": [compute_foreign(recorded, phase["cpu"]) for phase in (grouped, volcano)],
+        "foreign": [
+            fmean(compute_foreign(recorded, each["cpu"]) for each in rounds) for rounds in (plain, grouped, volcano)
+        ],
     }
 
 
-def render_phase(name: str, phase: Json) -> str:
-    """Return a row of a backlog through an API server."""
-    (own,) = {"fairbind", "volcano"} & set(phase["cpu"]["by_process"])
-    seconds = phase["cpu"]["by_process"][own]
-    cells = [name, f"{phase['bound']:,}", f"{phase['rate']:.0f}", f"{seconds:.0f} s", f"{phase['memory_mib']:,.0f} MiB"]
+def render_rounds(name: str, rounds: Sequence[Json]) -> str:
+    """Return a row of backlogs through an API server, with the figures of each round."""
+    used = [each["cpu"]["by_process"] for each in rounds]
+    seconds = [each["fairbind" if "fairbind" in each else "volcano"] for each in used]
+    cells = [
+        name,
+        ", ".join(f"{each['bound']:,}" for each in rounds),
+        ", ".join(f"{each['rate']:.0f}" for each in rounds),
+        ", ".join(f"{each:.0f} s" for each in seconds),
+        ", ".join(f"{each['memory_mib']:,.0f} MiB" for each in rounds),
+    ]
     return f"| {' | '.join(cells)} |"
 
 

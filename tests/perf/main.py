@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -188,7 +188,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def run(plan: Plan, date: str, output: Path) -> dict[str, Any]:
-    """Measure everything and return the raw results; they are in the file after each size, so a later one may fail."""
+    """Measure everything and return the raw results; they are in the file after each turn, so a later one may fail."""
     started = time.monotonic()
     has_volcano = VOLCANO in plan.contenders
     tools = ensure_tools((*DEFAULT, "kube-scheduler", *([PROGRAM] if has_volcano else [])))
@@ -200,10 +200,13 @@ def run(plan: Plan, date: str, output: Path) -> dict[str, Any]:
         "cycle": measure_cycle(plan) if plan.has_cycle else {"figures": []},
     }
     figures = Figures()
-    for count in plan.nodes:
-        measure_size(tools, plan, count, figures)
-        results |= {**asdict(figures), "seconds": round(time.monotonic() - started)}
+
+    def keep() -> None:
+        results.update({**asdict(figures), "seconds": round(time.monotonic() - started)})
         output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+
+    for count in plan.nodes:
+        measure_size(tools, plan, count, figures, keep)
     return results
 
 
@@ -228,17 +231,19 @@ def run_program(program: Path, options: Sequence[str]) -> dict[str, Any]:
     return figures
 
 
-def measure_size(tools: Tools, plan: Plan, count: int, figures: Figures) -> None:
-    """Measure all contenders on a fresh control plane with so many nodes."""
+def measure_size(tools: Tools, plan: Plan, count: int, figures: Figures, keep: Callable[[], None]) -> None:
+    """Measure all contenders on a fresh control plane with so many nodes. keep: called when there are new figures."""
     with StillPlane(tools) as plane:
         say(f"{count:,} nodes: creating them")
         nodes = mixed_nodes(count)
         plane.add_nodes(nodes)
         plane.wait_nodes_ready(timeout_seconds=900)
-        uvloop.run(_measure_contenders(plane, nodes, plan, figures))
+        uvloop.run(_measure_contenders(plane, nodes, plan, figures, keep))
 
 
-async def _measure_contenders(plane: ControlPlane, nodes: Sequence[Any], plan: Plan, figures: Figures) -> None:
+async def _measure_contenders(
+    plane: ControlPlane, nodes: Sequence[Any], plan: Plan, figures: Figures, keep: Callable[[], None]
+) -> None:
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, 20, 50)
     chart = Chart(plane)
@@ -252,10 +257,12 @@ async def _measure_contenders(plane: ControlPlane, nodes: Sequence[Any], plan: P
             for contender in contenders if turn % 2 == 0 else contenders[::-1]:
                 is_last = turn == plan.rounds - 1
                 await _measure_turn(cluster, contender, plan, turn, figures, is_last=is_last)
+                keep()
         for turn in range(plan.arrival_rounds):
             for contender in contenders if turn % 2 == 0 else contenders[::-1]:
                 if not isinstance(contender, BareOpener):
                     await _measure_arrivals(cluster, contender, plan, turn, figures)
+                    keep()
     finally:
         await api.close()
 
