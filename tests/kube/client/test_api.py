@@ -266,6 +266,19 @@ async def test_a_silent_watch_is_a_lost_connection() -> None:
             await collect(api, idle_timeout_seconds=0.2)
 
 
+async def test_a_watch_whose_answer_does_not_begin_is_a_lost_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server does what was asked, and its answer is lost: the time between lines is no limit for that."""
+    monkeypatch.setattr(api_module, "ANSWER_SECONDS", 0.2)
+
+    async def answer(_request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(3600)
+        return web.Response()
+
+    async with connected(answer) as api:
+        with pytest.raises(TransientClusterError):
+            await collect(api, idle_timeout_seconds=3600.0)
+
+
 async def test_a_refused_watch_is_an_api_error() -> None:
     async def answer(_request: web.Request) -> web.Response:
         return refuse(410, "Expired", "too old resource version").make()

@@ -14,7 +14,8 @@ bytes were not acknowledged for `UNACKNOWLEDGED_MILLISECONDS`, and closing throw
 A page of a list is read as far as `MOST_PAGE_BYTES`. Tenants make objects of more than a megabyte, and a page holds
 hundreds: read whole, and decoded in one go, they would cost the memory and the time of all else.
 
-A watch sends nothing, so nothing of it can stay unacknowledged. The kernel asks the other end of a silent connection
+A watch sends nothing, so nothing of it can stay unacknowledged. Its answer begins at once, though nothing happens yet;
+when it does not within `ANSWER_SECONDS`, it is lost. Later the kernel asks the other end of a silent connection
 whether it is still there, and gives the connection up `DEAD_FLOW_SECONDS` after the last sign of it.
 """
 
@@ -41,6 +42,8 @@ from fairbind.kube.client.errors import AnswerTooLargeError, ApiError, NotSentEr
 STRATEGIC = "application/strategic-merge-patch+json"
 DEFAULT_TIMEOUT_SECONDS = 15.0
 CONNECT_TIMEOUT_SECONDS = 10.0
+ANSWER_SECONDS = 16.0
+"""A busy API server keeps a request waiting for 15 s before it refuses it."""
 KEEP_ALIVE_SECONDS = 45.0
 """Below the 90 s after which an API server closes an idle connection, so that we do not write into a closing one."""
 WATCH_BUFFER_BYTES = 1 << 20
@@ -153,7 +156,9 @@ class ApiClient:
             ceil_threshold=_NO_TIMEOUT_ROUNDING,
         )
         try:
-            async with await self._open("GET", path, query=query, payload=None, limits=limits) as response:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                response = await self._open("GET", path, query=query, payload=None, limits=limits)
+            async with response:
                 if not _is_success(response):
                     raise await self._refused(response, await response.read())
                 pending: list[bytes] = []  # the pieces of a line whose end has not come yet
