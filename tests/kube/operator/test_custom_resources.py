@@ -52,7 +52,7 @@ class FlakyApi:
 def make_resources(
     api: FlakyApi | None,
     health: Health,
-    credentials: object = None,
+    credentials: object = SimpleNamespace(ssl_context=None),
     made_by: type[CustomResources] = CustomResources,
 ) -> CustomResources:
     return made_by(
@@ -103,6 +103,18 @@ async def test_an_object_that_was_deleted_unseen_goes_with_the_next_list(monkeyp
     api.answer = b'{"metadata": {"resourceVersion": "9"}, "items": []}'
     await eventually(lambda: not resources._tables[TENANTS].objects)
     await _cancel_and_wait([comparing])
+
+
+async def test_kopf_is_started_again_when_the_servers_authority_was_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would go on with a session that trusts the old one."""
+    monkeypatch.setattr(handlers, "RELIST_SECONDS", 0.001)
+    api, credentials = FlakyApi(), SimpleNamespace(ssl_context=object())
+    api.is_away = False
+    comparing = asyncio.create_task(make_resources(api, Health(), credentials)._compare_regularly())
+    await eventually(lambda: api.asked > 6)
+    assert not comparing.done()
+    credentials.ssl_context = object()
+    await asyncio.wait_for(comparing, 60.0)
 
 
 class WithoutKopf(CustomResources):

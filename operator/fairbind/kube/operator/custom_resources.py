@@ -9,6 +9,7 @@ are ours, because a scheduler must not miss a weight:
    word or of a cluster that was restored from a backup. So both kinds are listed again every ten seconds and compared;
    that costs two requests that the API server answers from memory. `find_ages` says how old the last lists are.
 3. kopf ends when something happens that it was not made for (its CRD is deleted); then it is started again from step 1.
+   So it is when the server's authority was exchanged: kopf asks for a new session after a 401 only.
 
 kopf gets handlers for raw events only. It then never writes to an object: no finalizer, no annotation, no event.
 """
@@ -153,12 +154,14 @@ class CustomResources:
         return ", ".join(sorted(_describe_end(task) for task in done))
 
     async def _compare_regularly(self) -> None:
-        """Return when a kind can no longer be listed for a reason that kopf would not survive."""
-        pause = RELIST_SECONDS
+        """Return when a kind can no longer be listed for a reason that kopf would not survive, or trust has changed."""
+        pause, trusted = RELIST_SECONDS, self._credentials.ssl_context
         while True:
             await asyncio.sleep(pause)
             is_listed = await self._list_everything()
             if not is_listed and any(self._is_missing.values()):
+                return
+            if self._credentials.ssl_context is not trusted:
                 return
             # /readyz names what is wrong until a list has worked, so an outage is looked at more often.
             pause = RELIST_SECONDS if is_listed else RETRY_SECONDS
