@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairbind.cluster.other_schedulers.gate_limiter import (
+    AWAY_TIMES,
     MOST_UNGATED,
     SLOW_TIMES,
     TIMEOUT_SECONDS,
@@ -144,13 +145,14 @@ def test_a_scheduler_that_asks_passes_a_pod_by_with_a_lap_and_not_by_what_it_pla
 @pytest.mark.parametrize(
     ("asked", "ends_at"),
     [
-        ([], TIMEOUT_SECONDS),
+        ([], AWAY_TIMES * TIMEOUT_SECONDS),
+        ([("a", 0)], TIMEOUT_SECONDS),
         ([("a", n) for n in range(400)], TIMEOUT_SECONDS),
         ([(f"a{n}", n) for n in range(400)], SLOW_TIMES * TIMEOUT_SECONDS),
         ([(f"a{n % 80}", n) for n in range(400)], 160.0),
         ([(f"a{n}", n) for n in range(50)], 50.0 - 1.0 + IDLE_SECONDS),
     ],
-    ids=["idle", "one again and again", "always others", "a lap that ends", "idle after a while"],
+    ids=["away", "idle", "one again and again", "always others", "a lap that ends", "idle after a while"],
 )
 def test_a_pods_time_is_over_when_a_scheduler_that_asks_has_passed_it_by_or_is_idle(
     asked: list[tuple[str, int]], ends_at: float

@@ -234,7 +234,7 @@ async def test_a_refusal_of_ours_that_kube_scheduler_repeats_leaves_a_tenant_its
         condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
         scene.server.change("pods", "team/p0", lambda pod: pod["status"]["conditions"].append(condition))
         events = scene.server.kinds["events"].objects.values()
-        await scene.pass_until(lambda: any(event["reason"] == "NotPlacedInTime" for event in events), patience=20.0)
+        await scene.pass_until(lambda: any(event["reason"] == "NotPlacedInTime" for event in events), patience=40.0)
         scene.server.put("pods", *(make_asking(f"q{n}") for n in range(20)))
         await asyncio.sleep(2.0)
         assert len(find_nudged(scene) - {"team/p0"}) == turns

@@ -5,8 +5,8 @@ tenant's share from the moment its gate is asked to open until it is gone. The r
 
 * **Time.** A pod on its way holds the capacity that was decided for it until it is bound. When it is not bound within
   `timeout_seconds` it is overdue: the capacity is given back, and the share is not. A scheduler whose `Laps` are known
-  has more time for a pod that it has not come to, up to `SLOW_TIMES` as much: it is slow, and others would get the
-  capacity only because they are first in its queue.
+  has more time for a pod that it has not come to, up to `SLOW_TIMES` as much, or `AWAY_TIMES` where it asks nothing:
+  others would get the capacity only because they are first in its queue, or are asked about when it is back.
 * **Limits.** At most `most` pods are on their way, and of these at most a part of one tenant (`places`). A cycle
   decides no more rationed pods than may be (`begin_round`). Overdue pods do not count here. The users of a tenant have
   one part together, as a user is a label of a pod. Of a plan of several all gates are opened, or none; where there are
@@ -42,8 +42,8 @@ from fairbind.cluster.tenancy.users import find_tenant_of_leaf
 
 TIMEOUT_SECONDS = 30.0
 MOST_UNGATED = 200
-SLOW_TIMES = 6
-"""A slow scheduler that asks has so many times the time."""
+SLOW_TIMES, AWAY_TIMES = 6, 3
+"""A scheduler that asks and is slow, or away, has so many times the time. One that fails over is back in 20 s."""
 PROLONGED_SECONDS = 1.0
 BATCH_PART = 8
 LATE_SECONDS = 60.0
@@ -330,10 +330,13 @@ class GateLimiter:
                 del self._without_capacity[found.tenant]
 
     def _is_to_come(self, found: _Opened, now: float) -> bool:
-        """Tell whether the other scheduler is busy and has not come to a pod yet."""
-        if self._laps is None or now >= found.asked_at + SLOW_TIMES * self._timeout_seconds:
+        """Tell whether the other scheduler is busy and has not come to a pod yet, or has not asked since."""
+        if self._laps is None:
             return False
-        return self._laps.is_busy(now) and self._laps.passed_until < found.asked_at
+        is_away = self._laps.asked_at < found.asked_at
+        times = AWAY_TIMES if is_away else SLOW_TIMES
+        is_due = is_away or (self._laps.is_busy(now) and self._laps.passed_until < found.asked_at)
+        return is_due and now < found.asked_at + times * self._timeout_seconds
 
     def _is_due(self, ends_at: float, uid: str) -> bool:
         found = self._opened.get(uid)

@@ -13,13 +13,13 @@ from __future__ import annotations
 from math import inf
 
 IDLE_SECONDS = 5.0
-"""A scheduler that has not asked for so long has nothing in its queue, or is away."""
+"""A scheduler that has not asked for so long has nothing in its queue."""
 
 
 class Laps:
     """The laps of a scheduler. backoff_seconds: the longest that it keeps a pod out of its queue.
 
-    passed_until: what waits in the queue since then, or for longer, was looked at.
+    passed_until: what waits in the queue since then, or for longer, was looked at. asked_at: when it last asked.
 
     >>> laps = Laps(backoff_seconds=1.0)
     >>> for uid, now in (("uid-1", 3.0), ("uid-2", 4.0), ("uid-1", 5.0)):
@@ -31,13 +31,13 @@ class Laps:
     def __init__(self, backoff_seconds: float) -> None:
         self.passed_until = -inf
         self._backoff_seconds = backoff_seconds
-        self._began_at = self._asked_at = -inf
+        self.asked_at = self._began_at = -inf
         self._asked: set[str] = set()
         self._lowest = inf
 
     def note_asked(self, uid: str, priority: int, now: float) -> None:
         """Note that the scheduler asks about a pod that waits."""
-        self._asked_at = now
+        self.asked_at = now
         self._lowest = min(self._lowest, priority)
         if uid in self._asked and priority <= self._lowest:
             self.passed_until = self._began_at - self._backoff_seconds
@@ -52,4 +52,4 @@ class Laps:
 
     def is_busy(self, now: float) -> bool:
         """Whether the scheduler goes through its queue."""
-        return now < self._asked_at + IDLE_SECONDS
+        return now < self.asked_at + IDLE_SECONDS
