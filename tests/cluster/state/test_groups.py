@@ -177,6 +177,20 @@ def test_places_stay_kept_when_all_members_are_lost_again_before_the_minimum_sta
     assert cluster.cache.state.groups.by_key == {}
 
 
+def test_places_are_kept_while_an_operator_makes_the_pod_group_anew_too() -> None:
+    """It makes it after the first member was lost, and the others are lost after that."""
+    cluster = make_keeping()
+    cluster.put_objects(POD_GROUPS, make_gang(3))
+    cluster.add_pods(make_pod("other", requests={"cpu": "1"}))
+    cluster.add_pods(*(pods := [make_member(number, node="a") for number in range(3)]))
+    cluster.delete_pod(pods[0])
+    cluster.delete_object(POD_GROUPS, make_gang(3))
+    cluster.put_objects(POD_GROUPS, make_gang(3, uid="another"))
+    for pod in pods[1:]:
+        cluster.delete_pod(pod)
+    assert find_free(cluster, "uid-other") == [1000, 4000]
+
+
 def test_nothing_is_kept_for_members_that_succeeded_or_whose_group_was_never_whole() -> None:
     cluster = make_keeping()
     cluster.put_objects(POD_GROUPS, make_gang(3))

@@ -156,7 +156,8 @@ class Groups:
         self._losing[key] -= 1
         if not self._losing[key]:
             del self._losing[key]
-        if leaf is not None and self.by_key[key].is_whole:
+        # LeaderWorkerSet makes the PodGroup anew after the first loss, and that one has not stood yet at the next.
+        if leaf is not None and (self.by_key[key].is_whole or self.kept.count(key)):
             self.kept.keep(key, leaf, node, demand.real)
         elif leaf is not None:
             self._keep_failed(key, uid, leaf, node, demand.real)
