@@ -1,4 +1,4 @@
-"""How many lines of Python something runs: a cost that does not depend on the machine."""
+"""Counts the lines of Python that a call runs: a cost that does not depend on the machine."""
 
 from __future__ import annotations
 

@@ -238,16 +238,15 @@ def read_beside_volcano() -> Json:
 
 def render_rounds(name: str, rounds: Sequence[Json]) -> str:
     """Return a row of backlogs through an API server, with the figures of each round."""
-    used = [each["cpu"]["by_process"] for each in rounds]
-    seconds = [each["fairbind" if "fairbind" in each else "volcano"] for each in used]
-    cells = [
-        name,
-        ", ".join(f"{each['bound']:,}" for each in rounds),
-        ", ".join(f"{each['rate']:.0f}" for each in rounds),
-        ", ".join(f"{each:.0f} s" for each in seconds),
-        ", ".join(f"{each['memory_mib']:,.0f} MiB" for each in rounds),
-    ]
-    return f"| {' | '.join(cells)} |"
+    columns = zip(*map(list_cells, rounds), strict=True)
+    return f"| {' | '.join([name, *map(', '.join, columns)])} |"
+
+
+def list_cells(phase: Json) -> list[str]:
+    """Return what a row says of one round."""
+    (own,) = {"fairbind", "volcano"} & set(phase["cpu"]["by_process"])
+    seconds = phase["cpu"]["by_process"][own]
+    return [f"{phase['bound']:,}", f"{phase['rate']:.0f}", f"{seconds:.0f} s", f"{phase['memory_mib']:,.0f} MiB"]
 
 
 def main() -> None:

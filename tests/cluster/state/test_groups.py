@@ -177,8 +177,8 @@ def test_places_stay_kept_when_all_members_are_lost_again_before_the_minimum_sta
     assert cluster.cache.state.groups.by_key == {}
 
 
-def test_places_are_kept_while_an_operator_makes_the_pod_group_anew_too() -> None:
-    """It makes it after the first member was lost, and the others are lost after that."""
+def test_places_are_kept_while_an_operator_creates_the_pod_group_again() -> None:
+    """The new PodGroup is there before the other members are lost."""
     cluster = make_keeping()
     cluster.put_objects(POD_GROUPS, make_gang(3))
     cluster.add_pods(make_pod("other", requests={"cpu": "1"}))

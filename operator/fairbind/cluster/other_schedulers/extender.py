@@ -65,7 +65,7 @@ class Extender:
     ) -> None:
         self._cache = cache
         self._permits = permits
-        self.laps = laps
+        self._laps = laps
         self._on_passed = on_passed
 
     def make_permit(self, uid: str, tenant: str, node: str) -> Permit:
@@ -73,13 +73,18 @@ class Extender:
         entry = self._cache.state.entries[uid]
         return Permit(tenant, node, self._find_class(node), self._find_likeness(entry, tenant))
 
+    def forget(self, uid: str) -> None:
+        """Note that a pod has come to a node, or is gone."""
+        self._permits.end(uid)
+        self._laps.forget(uid)
+
     def filter(self, pod: Identity, names: Sequence[str], now: float) -> ExtenderFilterResult:
         """Return on which of the nodes a pod may be placed now. names: as kube-scheduler found them."""
         facts, is_free = self._find(pod)
         if is_free:
             return ExtenderFilterResult(list(names), {}, {})
         if facts is not None and facts.node is None:
-            self.laps.note_asked(facts.uid, facts.priority, now)
+            self._laps.note_asked(facts.uid, facts.priority, now)
         reason = UNKNOWN if facts is None else self._find_reason(facts, now)
         if reason is not None:
             return _refuse(names, reason)

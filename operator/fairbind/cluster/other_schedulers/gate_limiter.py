@@ -333,10 +333,10 @@ class GateLimiter:
         """Tell whether the other scheduler is busy and has not come to a pod yet, or has not asked since."""
         if self._laps is None:
             return False
-        is_away = self._laps.asked_at < found.asked_at
-        times = AWAY_TIMES if is_away else SLOW_TIMES
-        is_due = is_away or (self._laps.is_busy(now) and self._laps.passed_until < found.asked_at)
-        return is_due and now < found.asked_at + times * self._timeout_seconds
+        if self._laps.asked_at < found.asked_at:
+            return now < found.asked_at + AWAY_TIMES * self._timeout_seconds
+        is_slow = self._laps.is_busy(now) and self._laps.passed_until < found.asked_at
+        return is_slow and now < found.asked_at + SLOW_TIMES * self._timeout_seconds
 
     def _is_due(self, ends_at: float, uid: str) -> bool:
         found = self._opened.get(uid)

@@ -1,4 +1,4 @@
-"""How far a scheduler is round its queue, as seen from the pods that it asks about.
+"""Laps of a scheduler: how far it is round its queue, as seen from the pods that it asks about.
 
 It looks at one pod after the other, and a pod that it failed to place goes to the end. So when it asks about a pod for
 the second time, it has looked at all pods meanwhile that were in its queue at the first time: it has gone **a lap**.
@@ -29,9 +29,8 @@ class Laps:
     """
 
     def __init__(self, backoff_seconds: float) -> None:
-        self.passed_until = -inf
+        self.passed_until = self.asked_at = self._began_at = -inf
         self._backoff_seconds = backoff_seconds
-        self.asked_at = self._began_at = -inf
         self._asked: set[str] = set()
         self._lowest = inf
 
@@ -51,5 +50,5 @@ class Laps:
         self._asked.discard(uid)
 
     def is_busy(self, now: float) -> bool:
-        """Whether the scheduler goes through its queue."""
+        """Tell whether the scheduler goes through its queue."""
         return now < self.asked_at + IDLE_SECONDS

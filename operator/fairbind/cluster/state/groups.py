@@ -156,7 +156,7 @@ class Groups:
         self._losing[key] -= 1
         if not self._losing[key]:
             del self._losing[key]
-        # LeaderWorkerSet makes another PodGroup after the first loss, and that one has not stood yet at the next.
+        # LeaderWorkerSet creates another PodGroup after the first loss; that one has not stood yet at the next.
         if leaf is not None and (self.by_key[key].is_whole or self.kept.count(key)):
             self.kept.keep(key, leaf, node, demand.real)
         elif leaf is not None:

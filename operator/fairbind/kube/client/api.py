@@ -43,7 +43,7 @@ STRATEGIC = "application/strategic-merge-patch+json"
 DEFAULT_TIMEOUT_SECONDS = 15.0
 CONNECT_TIMEOUT_SECONDS = 10.0
 ANSWER_SECONDS = 16.0
-"""A busy API server keeps a request waiting for 15 s before it refuses it."""
+"""A second longer than a busy API server keeps a request waiting."""
 KEEP_ALIVE_SECONDS = 45.0
 """Below the 90 s after which an API server closes an idle connection, so that we do not write into a closing one."""
 WATCH_BUFFER_BYTES = 1 << 20

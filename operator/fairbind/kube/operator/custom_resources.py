@@ -154,7 +154,7 @@ class CustomResources:
         return ", ".join(sorted(_describe_end(task) for task in done))
 
     async def _compare_regularly(self) -> None:
-        """Return when a kind can no longer be listed for a reason that kopf would not survive, or trust has changed."""
+        """Return when kopf must be started again: a kind cannot be listed any more, or the authority is another one."""
         pause, trusted = RELIST_SECONDS, self._credentials.ssl_context
         while True:
             await asyncio.sleep(pause)
@@ -162,7 +162,7 @@ class CustomResources:
             if not is_listed and any(self._is_missing.values()):
                 return
             if self._credentials.ssl_context is not trusted:
-                return
+                return  # kopf's session trusts the authority of before
             # /readyz names what is wrong until a list has worked, so an outage is looked at more often.
             pause = RELIST_SECONDS if is_listed else RETRY_SECONDS
 

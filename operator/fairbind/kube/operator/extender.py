@@ -177,8 +177,7 @@ class ExtenderMode:
 
     def note_arrival(self, uid: str) -> None:
         """Note that a pod has come to a node, or is gone."""
-        self._permits.end(uid)
-        self._extender.laps.forget(uid)
+        self._extender.forget(uid)
 
     def end_permits(self) -> None:
         """Take all permits back, at the end of a leader's time. Bindings that are under way come to their end."""
