@@ -334,7 +334,7 @@ def test_a_group_that_cannot_be_completed_is_undone_once_no_budget_forbids_it(
         lambda: [event["note"] for event in api.items(events) if event["reason"] == "GroupUndone"],
         describe="the event of the member",
     )
-    create_pods(api, mine, make_members("g", 1, "3"))
+    create_pods(api, mine, make_members("g", 1, "3", total=2))
     wait_for(lambda: count_bound(api, mine) == 2, describe="the group to start whole with a smaller member")
     check_together(list_pods(api, mine))
 
@@ -360,7 +360,7 @@ def test_a_group_that_was_whole_once_keeps_its_members_whatever_it_lost(
     members = create_pods(api, mine, make_members("g", 2, "4"))
     wait_for(lambda: count_bound(api, mine) == 2, describe="the group to start")
     delete_pods(api, mine, members[:1])
-    create_pods(api, mine, make_members("g", 1, "5"))
+    create_pods(api, mine, make_members("g", 1, "5", total=2))
     wait_for(lambda: len(find_waiting(api, mine)) == 1, describe="the successor, which is too large, to wait")
 
     never(lambda: count_bound(api, mine) != 1, 5.0, "the member that is left was evicted")

@@ -31,9 +31,11 @@ def take_plan(world: World, plan: Plan, reserved: tuple[Reservation, ...], now: 
 
 
 def is_open(reservation: Reservation, task_class: TaskClass, now: float) -> bool:
-    """Whether something is reserved for these tasks, or they surely end before it is expected."""
-    own = reservation.tenant, reservation.demand_r, reservation.group
-    is_own = own == (task_class.tenant, task_class.demand_r, task_class.group_name)
+    """Whether something is reserved for these tasks or others of their group, or they surely end before that."""
+    own = (task_class.tenant, task_class.group_name)
+    is_own = (reservation.tenant, reservation.group) == own
+    if not task_class.group_name:
+        is_own = is_own and reservation.demand_r == task_class.demand_r
     return is_own or now + task_class.most_seconds <= reservation.expected
 
 

@@ -45,6 +45,33 @@ def test_a_group_of_whole_nodes_starts_among_a_stream_of_small_tasks(policy: str
     assert steps[True] is not None
 
 
+def test_a_group_of_tasks_of_several_sizes_starts_among_a_stream_of_small_tasks() -> None:
+    """Some of its tasks share a node, so they are not reserved one after the other and not placed one by one."""
+    assert all(start_sizes(Random(seed)) for seed in draw_seeds(30, nightly=500))
+
+
+def start_sizes(draw: Random) -> bool:
+    """Return whether a group starts that just fits on some of the nodes."""
+    world = EndingWorld({f"n{n}": 8 for n in range(draw.choice([1, 2, 3, 8]))}, recalls=draw.random() < 0.5)
+    world.settings = PolicySettings(draw.choice(["best-fit-drfh", "first-fit-drfh", "tsf", "ps-dsf"]))
+    world.submit("small", 1, 100)
+    world.decide()
+    parts = [draw.choice([(8,), (5, 3), (4, 4), (6, 2), (4, 3)]) for _ in range(draw.randint(1, len(world.sizes)))]
+    demands = [demand for part in parts for demand in part]
+    draw.shuffle(demands)
+    for demand in demands:
+        world.submit("large", demand, 1, group="g")
+    world.decide()
+    for _ in range(200):
+        running = world.list_tasks("small")
+        world.end(draw.sample(running, min(2, len(running))))
+        world.submit("small", 1, 6)
+        world.decide()
+        if world.count_held("large"):
+            return world.count_held("large") == sum(demands)
+    return False
+
+
 def test_what_is_reserved_for_a_group_is_for_no_other_task_of_its_tenant() -> None:
     world, draw = EndingWorld(WHOLE), Random(5)
     world.submit("large", 1, 64)

@@ -64,3 +64,25 @@ async def test_it_is_reserved_soon_although_nothing_changes_after_the_larger_pod
         scene.server.put("pods", make_waiting("bind", "w0", "large", requests={"cpu": "4"}))
 
         await scene.pass_until(lambda: count_reserved(scene.leader, "ns/large") == 1, patience=5.0)
+
+
+@in_virtual_time
+async def test_a_group_starts_where_a_node_is_reserved_for_a_member_of_another_size() -> None:
+    """The smaller one takes the place of one that was lost while the other waited for that node."""
+
+    def put(name: str, cpu: str) -> None:
+        marks = {"labels": {"kueue.x-k8s.io/pod-group-name": "g"}}
+        total = {"annotations": {"kueue.x-k8s.io/pod-group-total-count": "2"}}
+        scene.server.put("pods", make_waiting("bind", name, "large", requests={"cpu": cpu}, **marks, **total))
+
+    async with living("bind", [make_node("n0", allocatable=ROOM)]) as scene:
+        put("first", "5")
+        put("second", "5")
+        await asyncio.sleep(2.0)
+        scene.server.bind_elsewhere("large/first", "n0")
+        await scene.pass_until(lambda: count_reserved(scene.leader, "ns/large") == 1)
+
+        scene.server.delete("pods", "large/first")
+        put("third", "3")
+
+        await scene.pass_until_bound("large/second", "large/third", patience=5.0)

@@ -17,14 +17,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from fairbind.model import FreeSlots, GroupWait, Pin, TaskClass, TaskGroup, Wait
 from fairbind.model.servers import BoolArray
 from fairbind.scheduling.cycle.draft import Draft
 from fairbind.scheduling.cycle.gangs.shortages import NOT_TRIED, Shortage, Shortages, compare
 from fairbind.scheduling.cycle.gangs.slots import Slots, sum_by_domain
 from fairbind.scheduling.cycle.gangs.tries import Tries
+from fairbind.scheduling.cycle.order.sizes import compute_size, find_largest
 from fairbind.scheduling.cycle.order.task_queues import Choice, ClassQueue, SortKey
 from fairbind.scheduling.cycle.servers.shapes import PinnedShape, Shape
 from fairbind.scheduling.cycle.waits.explain import Refusals
@@ -52,7 +51,7 @@ class Gangs:
         self._queues_of = self._group_queues()
         self._find_owner = find_owner
         self.tries = Tries(now, self._find_owners())
-        self._largest_r = np.maximum(draft.snapshot.servers.capacity_kr.max(axis=0, initial=0), 1)
+        self._largest_r = find_largest(draft.snapshot.servers)
 
     def list_begun(self) -> list[str]:
         """Return the groups that come before the order of shares, in the order of their first tasks."""
@@ -231,12 +230,13 @@ class Gangs:
         """
         draft = self._draft
         mark, start = draft.begin_plan(), len(draft.bindings)
-        ordered = sorted(queues, key=self._compute_size, reverse=True)
+        ordered = sorted(queues, key=lambda queue: compute_size(queue.task_class, self._largest_r), reverse=True)
         waiting = {queue: queue.waiting for queue in ordered}
         shapes = {queue: self._get_shape(queue, member_k) for queue in ordered}
         lacking = group.lacking - sum(count for _, count in group.lacking_of_role)
-        for role, count in group.lacking_of_role:
-            self._place(((queue, shapes[queue]) for queue in ordered if queue.task_class.role == role), count)
+        of_role = dict(group.lacking_of_role)
+        for role in dict.fromkeys(queue.task_class.role for queue in ordered if queue.task_class.role in of_role):
+            self._place(((queue, shapes[queue]) for queue in ordered if queue.task_class.role == role), of_role[role])
         roles_placed = len(draft.bindings) - start
         if roles_placed == group.lacking - lacking:
             self._place(((queue, shapes[queue]) for queue in ordered), lacking)
@@ -245,11 +245,6 @@ class Gangs:
         shortage = self._shortages.explain(ordered, group, {queue: waiting[queue] - queue.waiting for queue in ordered})
         draft.rollback(mark)
         return shortage
-
-    def _compute_size(self, queue: ClassQueue) -> tuple[float, tuple[int, ...]]:
-        """Return how large a task is: the largest part that it takes of the largest server."""
-        demand_r = queue.task_class.demand_r
-        return float((np.array(demand_r) / self._largest_r).max(initial=0.0)), demand_r
 
     def _get_shape(self, queue: ClassQueue, member_k: BoolArray | None) -> Shape | PinnedShape:
         if member_k is None:

@@ -21,6 +21,9 @@ from fairbind.scheduling.cycle.order.siblings import Step
 Rank = tuple[int, int]
 """Whether a task would be within no guarantee (1) or within one (0), and the priority below zero."""
 
+Parts = Sequence[tuple[TaskClass, int]]
+"""How many tasks of each class the minimum of a group is."""
+
 SUMMATION_ERROR = 1e-9
 """What sums of shares may lack of a whole task by rounding."""
 
@@ -31,7 +34,7 @@ class Need:
 
     steps: where it and the tenants above it are among their siblings, and by how much one task more raises each share.
     ranks: of the same, what counts before shares: the less, the sooner. allowed: the servers that its task may use.
-    group: the name of the task's group; empty: it has none. parts: how many tasks of each class its minimum is.
+    group: the name of the task's group; empty: it has none. parts: of its minimum, those first that are placed first.
     """
 
     task_class: TaskClass
@@ -41,7 +44,7 @@ class Need:
     ranks: Sequence[Rank]
     allowed: IndexArray
     group: str = ""
-    parts: Sequence[tuple[TaskClass, int]] = ()
+    parts: Parts = ()
 
     @property
     def place(self) -> list[tuple[Rank, float, str]]:
@@ -70,8 +73,8 @@ def list_blocked(waits: Iterable[Wait]) -> Iterator[Sequence[Wait]]:
         yield found
 
 
-def split_minimum(waits: Sequence[Wait]) -> list[tuple[TaskClass, int]]:
-    """Return how many tasks of each class make the minimum of a group. waits: those of its classes, in their order."""
+def split_minimum(waits: Sequence[Wait]) -> Parts:
+    """Return how many tasks of each class make the minimum of a group. waits: of its classes, the preferred first."""
     group = waits[0].task_class.group
     assert group is not None
     counts = [0] * len(waits)

@@ -15,8 +15,9 @@ from fairbind.model import RunningTask, TaskClass, Wait
 from fairbind.model.reservations import Reservation, ReservationSettings
 from fairbind.model.servers import IndexArray, IntArray
 from fairbind.scheduling.cycle.order.siblings import Sibling
+from fairbind.scheduling.cycle.order.sizes import compute_size, find_largest
 from fairbind.scheduling.cycle.reservations.kept import KeptReservations
-from fairbind.scheduling.cycle.reservations.needs import Need, count_lacking, split_minimum
+from fairbind.scheduling.cycle.reservations.needs import Need, Parts, count_lacking, split_minimum
 from fairbind.scheduling.cycle.reservations.opening import Amounts, find_indices, sum_amounts
 from fairbind.scheduling.cycle.reservations.run_times import RunTimes, find_times
 from fairbind.scheduling.cycle.reservations.standings import Standing, Standings
@@ -58,6 +59,7 @@ class Review:
         self._weights = {tenant.name: float(tenant.weight) for tenant in end.snapshot.tenants}
         self._standings = Standings(end.siblings, end.progress_of)
         self._reserved = self._sum_by_server(end.reserved)
+        self._largest_r = find_largest(end.snapshot.servers)
         self._looked_at: dict[str, None] = {}
 
     def run(self, blocked: Mapping[str, Sequence[Wait]]) -> None:
@@ -120,17 +122,26 @@ class Review:
             return None
         need = self._standings.measure_need(wait, self._end.find_pool(task_class.tenant, allowed), allowed)
         if wait.group is not None:
-            need = replace(need, group=wait.group.name, parts=split_minimum(waits))
-            if not self._may_ever_fit(need):
+            need = replace(need, group=wait.group.name, parts=self._choose_parts(waits))
+            if not need.parts:
                 return None
             has_some = has_some or wait.fairness is None
         return need if need.steps[-1].step > 0 and (has_some or self._standings.is_behind(need)) else None
 
-    def _may_ever_fit(self, need: Need) -> bool:
+    def _choose_parts(self, waits: Sequence[Wait]) -> Parts:
+        """Return how many tasks of each class a minimum is, larger ones first; nothing if empty servers hold none.
+
+        It is of the largest tasks, which are placed first, or if these can never all fit, of the smallest.
+        """
+        ordered = sorted(waits, key=lambda wait: compute_size(wait.task_class, self._largest_r), reverse=True)
+        largest, smallest = split_minimum(ordered), split_minimum(ordered[::-1])[::-1]
+        return next((parts for parts in (largest, smallest) if self._may_ever_fit(parts)), ())
+
+    def _may_ever_fit(self, parts: Parts) -> bool:
         """Whether the minimum of a group could be placed on empty servers, each class by itself."""
-        group = need.task_class.group
+        group = parts[0][0].group
         domains = None if group is None or group.topology is None else group.topology
-        for task_class, count in need.parts:
+        for task_class, count in parts:
             allowed = self._end.find_allowed(task_class)
             slots_n = count_slots(self._snapshot.servers.capacity_kr[allowed], task_class.demand_r, count)
             if domains is not None and domains.is_required:
