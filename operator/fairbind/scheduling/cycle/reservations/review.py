@@ -195,6 +195,20 @@ class Review:
         """
         kept, tenant = self._kept, need.task_class.tenant
         standings, behind = self._compare_others(need)
+        for each in self._plan_set(need, standings, behind, tenants):
+            kept.add(each)
+        for each in kept.list_of(tenant):
+            kept.set_behind(each, behind)
+        mine = kept.list_of(tenant)
+        expected = max((each.expected for each in mine), default=self._now)
+        for each in mine:
+            kept.expect(each, expected)
+
+    def _plan_set(
+        self, need: Need, standings: Mapping[str, Standing], behind: frozenset[str], tenants: int
+    ) -> Sequence[Reservation]:
+        """Return what must be reserved beside what is for the minimum of a group; nothing if there is not all of it."""
+        kept, tenant = self._kept, need.task_class.tenant
         planned: list[Reservation] = []
         for task_class, count in need.parts:
             mine = [each for each in kept.list_of(tenant) if is_for(each, task_class)]
@@ -205,7 +219,7 @@ class Review:
                 allowed = self._end.find_allowed(task_class)
                 is_alone = not any(each.group and each.tenant != tenant for each in kept.list_all())
                 if not is_alone and more > self._count_allowed(task_class, allowed, tenants):
-                    return
+                    return ()
                 servers = self._choose_servers(allowed, task_class.demand_r, min(2 * count, MAX_SERVERS_OF_GROUP))
                 promised = self._sum_by_server([*kept.list_all(), *planned])
                 times = merge(
@@ -216,19 +230,12 @@ class Review:
                 )
                 first = list(islice(times, more))
                 if len(first) < more:
-                    return
+                    return ()
                 for seconds, name in first:
                     expected = self._now + seconds
                     made = Reservation(tenant, name, task_class.demand_r, 1, self._now, expected, behind, need.group)
                     planned.append(made)
-        for each in planned:
-            kept.add(each)
-        mine = kept.list_of(tenant)
-        expected = max((each.expected for each in mine), default=self._now)
-        for each in mine:
-            kept.set_behind(each, behind)
-        for each in kept.list_of(tenant):
-            kept.expect(each, expected)
+        return planned
 
     def _list_ending(self, server: int, standings: Mapping[str, Standing], tenant: str) -> Collection[RunningTask]:
         """Return the tasks on a server that leave it to a group of a tenant: its own, and those of tenants ahead."""
