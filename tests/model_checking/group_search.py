@@ -70,9 +70,9 @@ class GroupSearch:
             if complaints:
                 self.complaint, self.path = "; ".join(complaints), path
                 return found
+            found.append((path, world.list_steps()))
             if world.is_quiet:
                 return found
-            found.append((path, world.list_steps()))
             path = (*path, GO_ON)
             await world.take(GO_ON)
         self.complaint, self.path = "it does not come to rest", path

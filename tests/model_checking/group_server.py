@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,12 +20,13 @@ from fairbind.kube.client.errors import ApiError
 
 
 class GroupSpec(NamedTuple):
-    """A group of pods of one core each. is_native: whether it has a PodGroup; else its pods say what they are."""
+    """A group of pods. is_native: whether it has a PodGroup; else its pods say what they are. cores: of pods in turn."""
 
     name: str
     minimum: int
     pods: int
     is_native: bool
+    cores: tuple[int, ...] = (1,)
 
 
 class Setting(NamedTuple):
@@ -62,6 +63,7 @@ class Server:
         self.broken: list[str] = []
         self.listen: Callable[[str, Json], None] = lambda _kind, _item: None
         self._natives = {group.name for group in setting.groups if group.is_native}
+        self._cores = {group.name: group.cores for group in setting.groups}
         self._made = 0
         for group in setting.groups:
             if group.is_native:
@@ -78,7 +80,9 @@ class Server:
                 "labels": {"kueue.x-k8s.io/pod-group-name": group},
                 "annotations": {"kueue.x-k8s.io/pod-group-total-count": str(self.minimum[group])},
             }
-        pod = make_pod(name, namespace=group, uid=f"{name}.{self._made}", requests={"cpu": "1"}, **mark)
+        cores = self._cores[group]
+        requests = {"cpu": str(cores[int(name.removeprefix(f"{group}-").rstrip("'")) % len(cores)])}
+        pod = make_pod(name, namespace=group, uid=f"{name}.{self._made}", requests=requests, **mark)
         self.pods[name] = pod
         self.listen("pod", pod)
 
@@ -142,8 +146,18 @@ class Server:
     # --- what is looked at ---
 
     def count_free(self, node: str) -> int:
-        taken = sum(get_node(pod) == node and not has_ended(pod) for pod in self.pods.values())
+        taken = sum(count_cores(pod) for pod in self.pods.values() if get_node(pod) == node and not has_ended(pod))
         return int(self.nodes[node]["status"]["allocatable"]["cpu"]) - taken
+
+    def fit(self, pods: Sequence[Json], free: Sequence[int] | None = None) -> bool:
+        """Return whether pods fit on the nodes together. free: of each node; None: as it is now."""
+        if not pods:
+            return True
+        left, cores = [self.count_free(node) for node in self.nodes] if free is None else free, count_cores(pods[0])
+        return any(
+            most >= cores and self.fit(pods[1:], [*left[:n], most - cores, *left[n + 1 :]])
+            for n, most in enumerate(left)
+        )
 
     def list_members(self, group: str) -> list[Json]:
         return [pod for pod in self.pods.values() if pod["metadata"]["namespace"] == group and not has_ended(pod)]
@@ -152,6 +166,10 @@ class Server:
 def get_node(pod: Json) -> str:
     node: str = pod["spec"].get("nodeName", "")
     return node
+
+
+def count_cores(pod: Json) -> int:
+    return int(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"])
 
 
 def has_ended(pod: Json) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import combinations
 from typing import Any, NamedTuple
 
 from cluster.builders import (
@@ -37,7 +38,7 @@ from fairbind.kube.writers.binder import Binder
 from fairbind.kube.writers.claim_binder import ClaimBinder
 from fairbind.kube.writers.group_status import GroupStatusWriter
 from fairbind.model import Wait
-from model_checking.group_server import Request, Server, Setting, get_node, has_ended
+from model_checking.group_server import Request, Server, Setting, count_cores, get_node, has_ended
 
 TURNS = 40
 """So many turns of the event loop are enough for everybody to come to a wait."""
@@ -140,7 +141,10 @@ class Operator:
         groups = [
             (key, group.past.stood, dict(group.ended), self.kept_of(key)) for key, group in state.groups.by_key.items()
         ]
-        return tuple(entries), str(sorted(groups)), str(self.loop._pacing.get_state().outstanding)
+        reserved = [
+            (each.tenant, each.server, each.demand_r, each.count) for each in self.decider.reservations.list_all()
+        ]
+        return tuple(entries), str(sorted(groups)), str(self.loop._pacing.get_state().outstanding), str(reserved)
 
     def kept_of(self, group: str) -> list[str]:
         return sorted(place.node for place in self.cache.state.groups.kept._places.get(group, ()))
@@ -179,7 +183,7 @@ class World:
 
     stood: groups whose minimum stood. owed: those of them that lost a member under this leader; places are kept for
     them. excused: groups of which no more can be asked until they stand again: their minimum was raised, or a leader
-    ended while they lacked a pod.
+    ended while they lacked a pod, or their largest pod was not bound.
     """
 
     setting: Setting
@@ -331,7 +335,15 @@ class World:
         lost = {name.partition("-")[0] for name in self.missing}
         self.excused |= lost  # it cannot know of places that were kept
         self.owed -= lost
+        self.excused |= set(filter(self._lacks_the_largest, self.stood))
         self.operator = Operator(self.server, self.clock)
+
+    def _lacks_the_largest(self, group: str) -> bool:
+        """Whether a member waits that is larger than all that are bound: the next leader takes it for one that grew."""
+        members = self.server.list_members(group)
+        bound = [count_cores(pod) for pod in members if get_node(pod)]
+        waiting = [count_cores(pod) for pod in members if not get_node(pod)]
+        return max(waiting, default=0) > max(bound, default=0)
 
     # --- judgement ---
 
@@ -359,7 +371,9 @@ class World:
             minimum - count,
             f"group {group}: {count} of {minimum} are bound, {len(waiting)} wait, {free} free",
         )
-        if waiting and lacking <= len(waiting) and free >= max(lacking, 1):
+        reserved = any(each.tenant != f"ns/{group}" for each in self.operator.decider.reservations.list_all())
+        is_put_back = reserved and group in self.excused  # it goes by shares, and capacity is reserved for the other
+        if not is_put_back and any(map(server.fit, combinations(waiting, max(lacking, 1)))):
             return [f"{words}: no progress"]
         is_asked = group not in self.excused and (group in self.owed or group not in self.stood)
         if is_asked and count > 0 and 0 < lacking <= len(waiting) and not self._is_overdrawn():
@@ -370,10 +384,13 @@ class World:
 
     def _is_overdrawn(self) -> bool:
         """Whether groups that have begun cannot stand all at once, because the minimum of one was raised."""
-        minimum, finished = self.server.minimum, self.server.finished
+        minimum, finished, asked = self.server.minimum, self.server.finished, 0
         if all(minimum[group.name] <= group.minimum for group in self.setting.groups):
             return False
-        return sum(minimum[group] - finished[group] for group in minimum if self.count(group)) > sum(self.setting.cores)
+        for group in filter(self.count, minimum):
+            cores = sorted(map(count_cores, self.server.list_members(group)), reverse=True)
+            asked += sum(cores[: minimum[group] - finished[group]])
+        return asked > sum(self.setting.cores)
 
     def describe(self) -> tuple[object, ...]:
         """Return all that what follows depends on, as far as it can be told apart."""

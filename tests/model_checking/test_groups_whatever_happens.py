@@ -24,6 +24,8 @@ ROOMY = Setting((1, 1, 2), (NATIVE, OTHER))
 """Both minima fit, and the pod above the one waits for capacity that comes free."""
 TIGHT = Setting((1, 1, 1), (NATIVE._replace(pods=2), OTHER))
 """One of them fits, and a single pod of the other would, too."""
+UNEQUAL = Setting((3,), (NATIVE._replace(pods=2, cores=(2, 1)), OTHER._replace(cores=(2, 1))))
+"""One of them fits, and what comes free of it is reserved for both pods of the other."""
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +42,9 @@ def _silence() -> Iterator[None]:
     [
         pytest.param(ROOMY, 2, id="roomy", marks=pytest.mark.nightly),
         pytest.param(TIGHT, 2, id="tight"),
+        pytest.param(UNEQUAL, 2, id="unequal"),
         pytest.param(TIGHT, 3, id="tight and deep", marks=pytest.mark.nightly),
+        pytest.param(UNEQUAL, 3, id="unequal and deep", marks=pytest.mark.nightly),
     ],
 )
 def test_no_group_is_torn_and_all_goes_on(setting: Setting, troubles: int) -> None:

@@ -290,7 +290,7 @@ class Groups:
             if group is not None:
                 if group.stands:
                     self.kept.end(key)
-                elif not group.count(*PLACED):
+                elif not (group.count(*PLACED) or group.count_finished()):
                     self.kept.end(key, only_failed=True)
                 yield from group.queues
 
