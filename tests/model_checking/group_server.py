@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 from cluster.builders import (
     Json,
@@ -20,7 +21,7 @@ from fairbind.kube.client.errors import ApiError
 
 
 class GroupSpec(NamedTuple):
-    """A group of pods. is_native: whether it has a PodGroup; else its pods say what they are. cores: of pods in turn."""
+    """A group. is_native: whether it has a PodGroup; else its pods say what they are. cores: of its pods in turn."""
 
     name: str
     minimum: int
@@ -113,7 +114,7 @@ class Server:
     ) -> bytes:
         if guard is not None and not guard():
             raise NotAllowedError("not leading")
-        name = path.split("/")[-1 if method == "GET" else -2]
+        name = unquote(path.split("/")[-1 if method == "GET" else -2])
         if method == "GET":
             if name not in self.pods:
                 raise ApiError(404, "NotFound", name)

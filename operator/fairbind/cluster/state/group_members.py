@@ -101,8 +101,8 @@ class Past:
     stood: the largest minimum that stood, as the API server says it; 0: none yet; below 0: members were placed before
     they were a group, so they do not show that it has begun. largest: the most that one member on a node took, by
     resource. is_seen: whether no member was on a node already when it was seen first. has_waited: whether places were
-    kept in vain for members whose bindings failed, for as long as may be. scheduler: of the last member that came, also
-    when it has ended.
+    kept in vain for members whose bindings failed, for as long as may be. scheduler, size: of the last member that
+    came, also when it has ended; size: what it says of the minimum.
     """
 
     stood: int = 0
@@ -110,6 +110,7 @@ class Past:
     is_seen: bool = True
     has_waited: bool = False
     scheduler: str = ""
+    size: int | None = None
 
 
 class Group:
@@ -192,7 +193,7 @@ class Group:
     def add(self, uid: str, member: Member) -> None:
         """Take a member."""
         self.members[uid] = member
-        self.past.scheduler = member.likeness.scheduler
+        self.past.scheduler, self.past.size = member.likeness.scheduler, member.mark.size
         self._count(member, 1)
         if member.created < self._oldest:
             self.is_reordered |= self.pod_group is None and self._oldest < inf
@@ -250,7 +251,7 @@ class Group:
             return self.pod_group.minimum
         if any(mark.has_pod_group for mark in self.marks.counts):
             return None
-        sizes = [mark.size or 0 for mark in self.marks.counts]
+        sizes = [mark.size or 0 for mark in self.marks.counts] or [self.past.size or 0]
         return None if ALL in sizes else max(sizes, default=0)
 
     def find_lacking(self, minimum: int, placed: tuple[Stage, ...] = PLACED) -> tuple[int, tuple[tuple[str, int], ...]]:
