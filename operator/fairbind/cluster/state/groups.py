@@ -122,8 +122,8 @@ class Groups:
             group.add(facts.uid, member)
             self._group_of[facts.uid] = key
             self._note_change(key)
-            if member.stage is Stage.BOUND and (known_member is None or known_member.stage is not Stage.BOUND):
-                self._use_place(group, member.node)
+            if member.stage in PLACED and (known_member is None or known_member.stage is not member.stage):
+                self._note_placed(group, facts.uid, member)
         if known is not None and known_member is not None and not isinstance(position, Bound):
             self._keep_decided(known, facts.uid, known_member)
 
@@ -163,14 +163,23 @@ class Groups:
             self._keep_failed(key, uid, leaf, node, demand.real)
         self._note_less(key)
 
-    def _use_place(self, group: Group, node: str | None) -> None:
-        """Give a place up for a member that is bound, unless the group lacks all of them still."""
+    def _note_placed(self, group: Group, uid: str, member: Member) -> None:
+        """Note which place a member will use, or give it up for one that is bound.
+
+        For one that had none another place is given up, unless the group lacks members for all of them.
+        """
+        if member.stage is Stage.ASSUMED:
+            self.kept.take(group.key, member.node, uid)
+            return
         minimum, kept = group.find_minimum(), self.kept.count(group.key)
-        if kept and (minimum is None or kept > group.find_lacking(minimum, (Stage.BOUND,))[0]):
-            self.kept.use(group.key, node)
+        is_over = kept and (minimum is None or kept > group.find_lacking(minimum, (Stage.BOUND,))[0])
+        if self.kept.leave(group.key, uid) or is_over:
+            self.kept.use(group.key, member.node)
 
     def _keep_decided(self, key: str, uid: str, member: Member) -> None:
-        """Keep the place of a member that was to go there and does not, or no more."""
+        """Keep the place of a member that was to go there and does not, or no more, as one that was kept before is."""
+        if self.kept.leave(key, uid):
+            return
         if member.stage is Stage.ASSUMED and member.node is not None and member.likeness.tenant is not None:
             self._keep_failed(key, uid, member.likeness.tenant, member.node, member.amounts)
 

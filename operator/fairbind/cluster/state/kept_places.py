@@ -6,7 +6,8 @@ some members fail, as these are decided again after a while only: their places a
 what is free on the node, and the classes of the group get it back as `Placement.reserved`, as with nominated pods
 (`nominations`).
 
-A place is given up when a member is bound, when the minimum stands again, or after a time, which begins at the first
+A place is given up when a member is bound that was decided to go there or, if there are more places than the group
+lacks members, any other. It is also given up when the minimum stands again, or after a time, which begins at the first
 `advance` after the loss. That of a failed binding is given up also when no member is placed any more, and once its time
 was over the group has no such places until its minimum stands. A tenant has `MAX_TENANT_PLACES` at most; of more that
 are lost the capacity is free at once.
@@ -31,7 +32,7 @@ MAX_TENANT_PLACES = 1_024
 class _Place:
     """until: of the clock of `advance`; infinite: it has not been seen yet.
 
-    failed: the UID of the pod, where its binding failed.
+    failed: the UID of the pod, where its binding failed. taker: that of the member that is decided to go there.
     """
 
     tenant: str
@@ -39,6 +40,7 @@ class _Place:
     amounts: Amounts
     failed: str | None
     until: float = inf
+    taker: str | None = None
 
 
 class KeptPlaces:
@@ -68,6 +70,21 @@ class KeptPlaces:
             self._counts[tenant] += 1
             self._places.setdefault(group, []).append(_Place(tenant, node, amounts, failed))
             self._reserve(node, amounts, 1)
+
+    def take(self, group: str, node: str | None, uid: str) -> None:
+        """Note that a member is decided to go to a node: if a place is kept there, it is the member's own."""
+        places = self._places.get(group, ())
+        if not any(place.taker == uid for place in places):
+            free = (place for place in places if place.node == node and place.taker is None)
+            if (found := next(free, None)) is not None:
+                found.taker = uid
+
+    def leave(self, group: str, uid: str) -> bool:
+        """Let a member have no place of its own any more; return whether it had one."""
+        own = next((place for place in self._places.get(group, ()) if place.taker == uid), None)
+        if own is not None:
+            own.taker = None
+        return own is not None
 
     def use(self, group: str, node: str | None) -> None:
         """Give a place up for a member that is bound: the one that it has, or else the first."""
@@ -108,6 +125,8 @@ class KeptPlaces:
         for group, places in other._places.items():
             for place in places:
                 self.keep(group, place.tenant, place.node, place.amounts, failed=place.failed)
+                if place.taker is not None:
+                    self.take(group, place.node, place.taker)
 
     def _end(self, group: str, place: _Place) -> None:
         self._places[group].remove(place)
