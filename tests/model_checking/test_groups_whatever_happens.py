@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from fairbind.cluster.state import groups
-from fairbind.cluster.state.group_members import Group, Stage, Standing
+from fairbind.cluster.state.group_members import Group, Member, Stage, Standing
 from fairbind.cluster.state.groups import Groups
 from fairbind.cluster.state.kept_places import KeptPlaces
 from model_checking.group_search import describe, search
@@ -66,11 +66,11 @@ def keep_no_places_of_failed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def use_places_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        Groups,
-        "_note_placed",
-        lambda self, group, _uid, member: member.stage is Stage.BOUND and self.kept.use(group.key, member.node),
-    )
+    def use(self: Groups, group: Group, uid: str, member: Member) -> None:
+        if member.stage is Stage.BOUND:
+            self.kept.use(group.key, uid, member.node, is_over=True)
+
+    monkeypatch.setattr(Groups, "_note_placed", use)
 
 
 def count_no_finished(monkeypatch: pytest.MonkeyPatch) -> None:

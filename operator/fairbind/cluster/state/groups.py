@@ -172,9 +172,8 @@ class Groups:
             self.kept.take(group.key, member.node, uid)
             return
         minimum, kept = group.find_minimum(), self.kept.count(group.key)
-        is_over = kept and (minimum is None or kept > group.find_lacking(minimum, (Stage.BOUND,))[0])
-        if self.kept.leave(group.key, uid) or is_over:
-            self.kept.use(group.key, member.node)
+        is_over = minimum is None or kept > group.find_lacking(minimum, (Stage.BOUND,))[0]
+        self.kept.use(group.key, uid, member.node, is_over=is_over)
 
     def _keep_decided(self, key: str, uid: str, member: Member) -> None:
         """Keep the place of a member that was to go there and does not, or no more, as one that was kept before is."""

@@ -73,24 +73,33 @@ class KeptPlaces:
 
     def take(self, group: str, node: str | None, uid: str) -> None:
         """Note that a member is decided to go to a node: if a place is kept there, it is the member's own."""
-        places = self._places.get(group, ())
-        if not any(place.taker == uid for place in places):
-            free = (place for place in places if place.node == node and place.taker is None)
-            if (found := next(free, None)) is not None:
-                found.taker = uid
+        if self._find_own(group, uid) is None:
+            places = self._places.get(group, ())
+            free = next((place for place in places if place.node == node and place.taker is None), None)
+            if free is not None:
+                free.taker = uid
 
     def leave(self, group: str, uid: str) -> bool:
-        """Let a member have no place of its own any more; return whether it had one."""
-        own = next((place for place in self._places.get(group, ()) if place.taker == uid), None)
+        """Let a member have no place of its own any more; return whether it had one, which is kept."""
+        own = self._find_own(group, uid)
         if own is not None:
             own.taker = None
         return own is not None
 
-    def use(self, group: str, node: str | None) -> None:
-        """Give a place up for a member that is bound: the one that it has, or else the first."""
-        places = self._places.get(group)
-        if places:
-            self._end(group, next((place for place in places if place.node == node), places[0]))
+    def use(self, group: str, uid: str, node: str | None, *, is_over: bool) -> None:
+        """Give the place of a member up that is bound.
+
+        is_over: whether there are more places than the group lacks members: if the member had none, another one goes,
+        on its node if there is one.
+        """
+        place, places = self._find_own(group, uid), self._places.get(group)
+        if place is None and places and is_over:
+            place = next((each for each in places if each.node == node), places[0])
+        if place is not None:
+            self._end(group, place)
+
+    def _find_own(self, group: str, uid: str) -> _Place | None:
+        return next((place for place in self._places.get(group, ()) if place.taker == uid), None)
 
     def end(self, group: str, *, only_failed: bool = False) -> None:
         """Give all places of a group up. only_failed: those that are kept because a binding failed."""
