@@ -231,7 +231,7 @@ def test_the_promise_of_the_readme_is_a_number_of_the_table() -> None:
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
 
     assert len(rules) == 5
-    assert workload["seeds"] == 10
+    assert workload["seeds"] == 20
     assert (
         f"the worst-off tenant is {percent['best-fit-drfh']:.0f} % below its exact fair share in the mean. Under the "
         f"rules of five other schedulers, as we read them, it is {min(rules):.0f} % to {max(rules):.0f} % below it"
