@@ -19,6 +19,7 @@ ROW = re.compile(r"\b(\w+/[\w/]+\.[A-Z_]+)\b")
 """A limit, in the comment of a row that names those of its line."""
 
 OF_ONE_OBJECT = """
+scheduling/cycle/reservations/needs.MAX_TASKS_ADDED
 scheduling/cycle/reservations/review.MAX_SERVERS_OF_GROUP
 scheduling/cycle/gangs/placing.MAX_DOMAINS_TRIED
 cluster/messages.MAX_CHARACTERS cluster/messages.MAX_KINDS

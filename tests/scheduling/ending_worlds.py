@@ -8,7 +8,17 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from math import inf
 
-from fairbind.model import CycleReport, PolicySettings, RunningTask, Snapshot, Task, TaskClass, TaskGroup, Tenant
+from fairbind.model import (
+    CycleReport,
+    GroupTopology,
+    PolicySettings,
+    RunningTask,
+    Snapshot,
+    Task,
+    TaskClass,
+    TaskGroup,
+    Tenant,
+)
 from fairbind.model.hierarchy import FLAT, Hierarchy
 from fairbind.scheduling import CycleState, UnschedulableCache, run_cycle
 from fairbind.scheduling.cycle.reservations.reservations import Reservations
@@ -33,6 +43,8 @@ class EndingWorld:
     most_seconds: dict[tuple[str, int], float] = field(default_factory=dict)
     hierarchy: Hierarchy = FLAT
     groups: dict[str, str] = field(default_factory=dict)
+    topology: GroupTopology | None = None
+    least_free: int = 0
 
     def __post_init__(self) -> None:
         self.numbers = count()
@@ -79,7 +91,7 @@ class EndingWorld:
                 placement,
                 tuple(some),
                 most_seconds=self.most_seconds.get((tenant, demand), inf),
-                group=TaskGroup(group, sizes[tenant, group]) if group else None,
+                group=self.make_group(group, sizes[tenant, group]) if group else None,
             )
             for (tenant, demand), tasks in self.waiting.items()
             for group in sorted({self.groups.get(task.uid, "") for task in tasks})
@@ -93,6 +105,10 @@ class EndingWorld:
         }
         leaves = {name: self.hierarchy.get_place(name) for name in names if self.hierarchy.leaves}
         return sum_up(replace(snapshot, running=running, hierarchy=replace(self.hierarchy, leaves=leaves)))
+
+    def make_group(self, name: str, lacking: int) -> TaskGroup:
+        least_free_r = (self.least_free,) if self.least_free else ()
+        return TaskGroup(name, lacking, least_free_r=least_free_r, topology=self.topology)
 
     def decide(self, seconds: float = 1.0) -> CycleReport:
         self.now += seconds

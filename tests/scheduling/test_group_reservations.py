@@ -7,9 +7,10 @@ from dataclasses import replace
 from fractions import Fraction
 from random import Random
 
+import numpy as np
 import pytest
 
-from fairbind.model import PolicySettings, TaskGroup
+from fairbind.model import Domains, GroupTopology, PolicySettings, TaskGroup
 from fairbind.model.reservations import NO_RESERVATIONS, ReservationSettings
 from fairbind.scheduling import run_cycle
 from fairbind.scheduling.cycle.reservations.reservations import Reservations
@@ -48,6 +49,56 @@ def test_a_group_of_whole_nodes_starts_among_a_stream_of_small_tasks(policy: str
 def test_a_group_of_tasks_of_several_sizes_starts_among_a_stream_of_small_tasks() -> None:
     """Some of its tasks share a node, so they are not reserved one after the other and not placed one by one."""
     assert all(start_sizes(Random(seed)) for seed in draw_seeds(30, nightly=500))
+
+
+def test_what_is_reserved_for_a_group_is_in_one_domain_where_it_must_be() -> None:
+    """Two racks, and of sixteen that are looked at in turn; sometimes a server of the set goes to another rack."""
+    assert all(start_in_a_rack(Random(seed)) for seed in draw_seeds(20, nightly=300))
+
+
+def start_in_a_rack(draw: Random) -> bool:
+    """Return whether a group starts that just fits into a rack."""
+    racks = draw.choice([2, 16])
+    names = [f"n{n:02}" for n in range(4 * racks)]
+    rack_of = [n % racks for n in range(len(names))]
+    world = EndingWorld(dict.fromkeys(names, 8))
+    world.topology = GroupTopology(Domains(np.array(rack_of), racks), is_required=True)
+    world.submit("small", 1, 8 * len(names))
+    world.decide()
+    for demand in draw.choice([(8, 8, 8), (8, 8, 5, 3), (4, 4, 8, 6)]):
+        world.submit("large", demand, 1, group="g")
+    world.decide()
+    for step in range(200):
+        if step in {5, 10}:
+            draw.shuffle(rack_of)
+            world.topology = GroupTopology(Domains(np.array(rack_of), racks), is_required=True)
+        running = world.list_tasks("small")
+        world.end(draw.sample(running, min(2 * racks, len(running))))
+        world.submit("small", 1, 4 * racks)
+        world.decide()
+        if world.count_held("large"):
+            used = {rack_of[names.index(each.server)] for each in world.running.values() if each.tenant == "large"}
+            return len(used) == 1
+    return False
+
+
+@pytest.mark.parametrize("least", [24, 60])
+def test_what_a_group_needs_free_beside_its_minimum_is_reserved_too(least: int) -> None:
+    """As a driver waits until its executors would fit, too; three or nearly all of eight nodes."""
+    world, draw = EndingWorld(WHOLE, least_free=least), Random(5)
+    world.submit("small", 1, 100)
+    world.decide()
+    world.submit("large", 1, 1, group="g")
+    world.decide()
+    while world.count_held("large") == 0:
+        assert world.now < 200
+        free = sum(world.list_free().values())
+        running = world.list_tasks("small")
+        world.end(draw.sample(running, min(3, len(running))))
+        world.submit("small", 1, 6)
+        world.decide()
+
+    assert free + 3 >= least
 
 
 def start_sizes(draw: Random) -> bool:

@@ -24,6 +24,9 @@ Rank = tuple[int, int]
 Parts = Sequence[tuple[TaskClass, int]]
 """How many tasks of each class the minimum of a group is."""
 
+MAX_TASKS_ADDED = 1_024
+"""As large as so many tasks may be what a group needs free beside its minimum; for more only the minimum has a set."""
+
 SUMMATION_ERROR = 1e-9
 """What sums of shares may lack of a whole task by rounding."""
 
@@ -87,6 +90,21 @@ def split_minimum(waits: Sequence[Wait]) -> Parts:
                 more = min(left, wait.waiting - counts[n])
                 counts[n], left = counts[n] + more, left - more
     return [(wait.task_class, count) for wait, count in zip(waits, counts, strict=True) if count]
+
+
+def add_least_free(parts: Parts) -> Parts:
+    """Return the parts with more tasks of the first class, as many as are as large as what the group needs free.
+
+    Of resources for which that class does not ask, nothing more can be reserved.
+    """
+    (task_class, count), *others = parts
+    least_free_r = () if task_class.group is None else task_class.group.least_free_r
+    more = 0
+    for r, least in enumerate(least_free_r):
+        reserved = sum(each.demand_r[r] * tasks for each, tasks in parts)
+        if (demand := task_class.demand_r[r]) > 0:
+            more = max(more, -((reserved - least) // demand))
+    return [(task_class, count + (more if more <= MAX_TASKS_ADDED else 0)), *others]
 
 
 def count_lacking(

@@ -11,13 +11,13 @@ from operator import attrgetter
 
 import numpy as np
 
-from fairbind.model import RunningTask, TaskClass, Wait
+from fairbind.model import NO_DOMAIN, Domains, RunningTask, TaskClass, Wait
 from fairbind.model.reservations import Reservation, ReservationSettings
-from fairbind.model.servers import IndexArray, IntArray
+from fairbind.model.servers import BoolArray, IndexArray, IntArray
 from fairbind.scheduling.cycle.order.siblings import Sibling
 from fairbind.scheduling.cycle.order.sizes import compute_size, find_largest
 from fairbind.scheduling.cycle.reservations.kept import KeptReservations
-from fairbind.scheduling.cycle.reservations.needs import Need, Parts, count_lacking, split_minimum
+from fairbind.scheduling.cycle.reservations.needs import Need, Parts, add_least_free, count_lacking, split_minimum
 from fairbind.scheduling.cycle.reservations.opening import Amounts, find_indices, sum_amounts
 from fairbind.scheduling.cycle.reservations.run_times import RunTimes, find_times
 from fairbind.scheduling.cycle.reservations.standings import Standing, Standings
@@ -135,7 +135,8 @@ class Review:
         """
         ordered = sorted(waits, key=lambda wait: compute_size(wait.task_class, self._largest_r), reverse=True)
         largest, smallest = split_minimum(ordered), split_minimum(ordered[::-1])[::-1]
-        return next((parts for parts in (largest, smallest) if self._may_ever_fit(parts)), ())
+        choices = map(add_least_free, (largest, smallest))
+        return next((parts for parts in choices if self._may_ever_fit(parts)), ())
 
     def _may_ever_fit(self, parts: Parts) -> bool:
         """Whether the minimum of a group could be placed on empty servers, each class by itself."""
@@ -143,11 +144,11 @@ class Review:
         domains = None if group is None or group.topology is None else group.topology
         for task_class, count in parts:
             allowed = self._end.find_allowed(task_class)
-            slots_n = count_slots(self._snapshot.servers.capacity_kr[allowed], task_class.demand_r, count)
             if domains is not None and domains.is_required:
-                domain_n = domains.domains.domain_k[allowed] + 1  # the first is of servers that are in none
-                slots_n = np.bincount(domain_n, slots_n, minlength=1)[1:].max(initial=0)
-            if slots_n.sum() < count:
+                slots = self._sum_slots(task_class, count, domains.domains)[0].max(initial=0)
+            else:
+                slots = count_slots(self._snapshot.servers.capacity_kr[allowed], task_class.demand_r, count).sum()
+            if slots < count:
                 return False
         return True
 
@@ -207,7 +208,36 @@ class Review:
     def _plan_set(
         self, need: Need, standings: Mapping[str, Standing], behind: frozenset[str], tenants: int
     ) -> Sequence[Reservation]:
-        """Return what must be reserved beside what is for the minimum of a group; nothing if there is not all of it."""
+        """Return what must be reserved beside what is for the minimum of a group; nothing if there is not all of it.
+
+        Where the group must be in one domain, so is the set: that of what is reserved already, or the one that is
+        expected first.
+        """
+        group, tenant = need.task_class.group, need.task_class.tenant
+        topology = None if group is None else group.topology
+        if topology is None or not topology.is_required:
+            return self._plan_within(need, standings, behind, tenants, None) or ()
+        domain_k, mine = topology.domains.domain_k, self._kept.list_of(tenant)
+        index = find_indices(self._snapshot, [each.server for each in mine])
+        held = {int(domain_k[server]) for server in index.values()}
+        found = list[Sequence[Reservation]]()
+        if len(held) < 2 and NO_DOMAIN not in held:  # noqa: PLR2004 - labels of servers may have changed
+            for domain in held or self._choose_domains(need, topology.domains):
+                plan = self._plan_within(need, standings, behind, tenants, domain_k == domain)
+                found += [] if plan is None else [plan]
+        for each in self._kept.list_of(tenant) if not found else ():
+            self._kept.end(each)  # the next review looks at other domains
+        return min(found, key=lambda plan: max((each.expected for each in plan), default=self._now), default=())
+
+    def _plan_within(
+        self,
+        need: Need,
+        standings: Mapping[str, Standing],
+        behind: frozenset[str],
+        tenants: int,
+        member_k: BoolArray | None,
+    ) -> Sequence[Reservation] | None:
+        """Return the same on some servers; None: there is not all of it. member_k: shape (K,); None: on all."""
         kept, tenant = self._kept, need.task_class.tenant
         planned: list[Reservation] = []
         for task_class, count in need.parts:
@@ -217,9 +247,10 @@ class Review:
                 self._end_last(mine, -more)
             elif more > 0:
                 allowed = self._end.find_allowed(task_class)
+                allowed = allowed if member_k is None else allowed[member_k[allowed]]
                 is_alone = not any(each.group and each.tenant != tenant for each in kept.list_all())
                 if not is_alone and more > self._count_allowed(task_class, allowed, tenants):
-                    return ()
+                    return None
                 servers = self._choose_servers(allowed, task_class.demand_r, min(2 * count, MAX_SERVERS_OF_GROUP))
                 promised = self._sum_by_server([*kept.list_all(), *planned])
                 times = merge(
@@ -230,12 +261,43 @@ class Review:
                 )
                 first = list(islice(times, more))
                 if len(first) < more:
-                    return ()
+                    return None
                 for seconds, name in first:
                     expected = self._now + seconds
                     made = Reservation(tenant, name, task_class.demand_r, 1, self._now, expected, behind, need.group)
                     planned.append(made)
         return planned
+
+    def _choose_domains(self, need: Need, domains: Domains) -> Collection[int]:
+        """Return the domains to look at: of those that hold the minimum when empty, the freest, and some others.
+
+        The more servers a set has, the fewer domains.
+        """
+        free_d, holds_d = np.zeros(domains.size, dtype=np.int64), np.ones(domains.size, dtype=np.bool_)
+        for task_class, count in need.parts:
+            slots_d, free_of_d = self._sum_slots(task_class, count, domains)
+            holds_d &= slots_d >= count
+            free_d += free_of_d
+        holding = np.flatnonzero(holds_d)
+        servers = min(2 * sum(count for _, count in need.parts), MAX_SERVERS_OF_GROUP)
+        most = max(2 * MAX_SERVERS_OF_GROUP // max(servers, MAX_LOOKED_AT), 2)
+        if len(holding) > most:
+            order_n = (np.arange(len(holding)) - self._number * most) % len(holding)
+            best = np.lexsort((order_n, -free_d[holding]))[: most // 2]
+            holding = np.union1d(holding[best], holding[order_n < most // 2])
+        chosen: list[int] = holding.tolist()
+        return chosen
+
+    def _sum_slots(self, task_class: TaskClass, most: int, domains: Domains) -> tuple[IntArray, IntArray]:
+        """Return how many tasks each domain holds when empty, and now, at most so many on a server, shape (D,)."""
+        allowed = self._end.find_allowed(task_class)
+        domain_n = domains.domain_k[allowed] + 1  # the first is of servers that are in none
+        free_nr = self._end.free.left_rk[:, allowed].T.astype(np.int64)
+        empty_d, free_d = np.zeros((2, domains.size + 1), dtype=np.int64)
+        capacity_nr = self._snapshot.servers.capacity_kr[allowed]
+        np.add.at(empty_d, domain_n, count_slots(capacity_nr, task_class.demand_r, most))
+        np.add.at(free_d, domain_n, count_slots(free_nr, task_class.demand_r, most))
+        return empty_d[1:], free_d[1:]
 
     def _list_ending(self, server: int, standings: Mapping[str, Standing], tenant: str) -> Collection[RunningTask]:
         """Return the tasks on a server that leave it to a group of a tenant: its own, and those of tenants ahead."""
