@@ -132,7 +132,7 @@ bench-trees: install ## measure what a tree of tenants costs a cycle (writes doc
 
 .PHONY: bench-gangs
 bench-gangs: install ## measure what groups cost a cycle (writes docs/benchmarks/gangs.md; through an API server, beside Volcano: make bench CONTENDERS="fairbind,groups of 100,volcano" NODES=5000 BACKLOGS=1)
-	$(VENV)/python tests/perf/gang_cost.py
+	@PYTHONPATH=tests exec $(VENV)/python tests/perf/gang_cost.py
 
 .PHONY: gaps
 gaps: install ## how long the event loop stands still in a large cluster; fails above a second (five minutes; ARGUMENTS="--nodes 5000 ...")
