@@ -252,7 +252,7 @@ class Group:
         if any(mark.has_pod_group for mark in self.marks.counts):
             return None
         sizes = [mark.size or 0 for mark in self.marks.counts] or [self.past.size or 0]
-        return None if ALL in sizes else max(sizes, default=0)
+        return None if ALL in sizes else max(sizes)
 
     def find_lacking(self, minimum: int, placed: tuple[Stage, ...] = PLACED) -> tuple[int, tuple[tuple[str, int], ...]]:
         """Return how many members must be placed now for the minimum to stand, and so many at least of which role.

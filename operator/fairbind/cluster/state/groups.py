@@ -171,9 +171,10 @@ class Groups:
         if member.stage is Stage.ASSUMED:
             self.kept.take(group.key, member.node, uid)
             return
-        minimum, kept = group.find_minimum(), self.kept.count(group.key)
-        is_over = minimum is None or kept > group.find_lacking(minimum, (Stage.BOUND,))[0]
-        self.kept.use(group.key, uid, member.node, is_over=is_over)
+        if kept := self.kept.count(group.key):
+            minimum = group.find_minimum()
+            is_over = minimum is None or kept > group.find_lacking(minimum, (Stage.BOUND,))[0]
+            self.kept.use(group.key, uid, member.node, is_over=is_over)
 
     def _keep_decided(self, key: str, uid: str, member: Member) -> None:
         """Keep the place of a member that was to go there and does not, or no more, as one that was kept before is."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from fairbind.cluster.objects.facts import Amounts
@@ -65,11 +65,7 @@ class KeptPlaces:
 
     def keep(self, group: str, leaf: str, node: str, amounts: Amounts, *, failed: str | None = None) -> None:
         """Keep the place of a member that is lost, or whose binding failed: its UID, unless its tenant has too many."""
-        tenant = find_tenant_of_leaf(leaf)
-        if self.seconds and self._counts[tenant] < MAX_TENANT_PLACES:
-            self._counts[tenant] += 1
-            self._places.setdefault(group, []).append(_Place(tenant, node, amounts, failed))
-            self._reserve(node, amounts, 1)
+        self._keep(group, _Place(find_tenant_of_leaf(leaf), node, amounts, failed))
 
     def take(self, group: str, node: str | None, uid: str) -> None:
         """Note that a member is decided to go to a node: if a place is kept there, it is the member's own."""
@@ -133,9 +129,13 @@ class KeptPlaces:
         self.seconds = other.seconds
         for group, places in other._places.items():
             for place in places:
-                self.keep(group, place.tenant, place.node, place.amounts, failed=place.failed)
-                if place.taker is not None:
-                    self.take(group, place.node, place.taker)
+                self._keep(group, replace(place, until=inf))
+
+    def _keep(self, group: str, place: _Place) -> None:
+        if self.seconds and self._counts[place.tenant] < MAX_TENANT_PLACES:
+            self._counts[place.tenant] += 1
+            self._places.setdefault(group, []).append(place)
+            self._reserve(place.node, place.amounts, 1)
 
     def _end(self, group: str, place: _Place) -> None:
         self._places[group].remove(place)

@@ -21,11 +21,12 @@ from fairbind.model import FreeSlots, GroupWait, Pin, TaskClass, TaskGroup, Wait
 from fairbind.model.servers import BoolArray
 from fairbind.scheduling.cycle.draft import Draft
 from fairbind.scheduling.cycle.gangs.shortages import NOT_TRIED, Shortage, Shortages, compare
-from fairbind.scheduling.cycle.gangs.slots import Slots, sum_by_domain
+from fairbind.scheduling.cycle.gangs.slots import Slots
 from fairbind.scheduling.cycle.gangs.tries import Tries
 from fairbind.scheduling.cycle.order.sizes import compute_size, find_largest
 from fairbind.scheduling.cycle.order.task_queues import Choice, ClassQueue, SortKey
 from fairbind.scheduling.cycle.servers.shapes import PinnedShape, Shape
+from fairbind.scheduling.cycle.servers.topology import sum_by_domain
 from fairbind.scheduling.cycle.waits.explain import Refusals
 from fairbind.scheduling.cycle.waits.rivals import Rivals
 

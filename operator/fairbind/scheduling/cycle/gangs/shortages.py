@@ -25,9 +25,10 @@ from fairbind.model import (
     Until,
 )
 from fairbind.scheduling.cycle.draft import Draft
-from fairbind.scheduling.cycle.gangs.slots import Capacity, Slots, sum_by_domain
+from fairbind.scheduling.cycle.gangs.slots import Capacity, Slots
 from fairbind.scheduling.cycle.order.task_queues import ClassQueue
 from fairbind.scheduling.cycle.servers.free_capacity import FreeCapacity
+from fairbind.scheduling.cycle.servers.topology import sum_by_domain
 from fairbind.scheduling.cycle.waits.explain import Refusals
 
 Short = tuple[tuple[tuple[int, ...], int], ...]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairbind.model import NO_DOMAIN, Domains, LimitRule, Placement, RejectionKind, TaskClass, UsageBelow
+from fairbind.model import NO_DOMAIN, LimitRule, Placement, RejectionKind, TaskClass, UsageBelow
 from fairbind.model.servers import FloatArray, IndexArray
 from fairbind.model.topology import list_tenant_limits
 from fairbind.scheduling.cycle.servers.free_capacity import FreeCapacity
@@ -119,10 +119,3 @@ class Slots:
         if restricted_k is not None:
             slots_n[restricted_k[servers]] = 0
         return slots_n
-
-
-def sum_by_domain(slots_k: FloatArray, domains: Domains) -> FloatArray:
-    """Return the slots of each domain, shape (D,)."""
-    inside_k = domains.domain_k != NO_DOMAIN
-    sums_d = np.bincount(domains.domain_k[inside_k], weights=slots_k[inside_k], minlength=domains.size)
-    return sums_d.astype(np.float64)

@@ -1,6 +1,6 @@
 """Sizes: how large tasks of a group are beside each other. Larger ones come first, as small ones find a place later.
 
-What is reserved for a group is chosen in the same order in which its tasks are placed, so that they fit where it is.
+Reservations for a group are chosen in the order in which its tasks are placed, so that the tasks fit there.
 """
 
 from __future__ import annotations

@@ -22,10 +22,10 @@ Rank = tuple[int, int]
 """Whether a task would be within no guarantee (1) or within one (0), and the priority below zero."""
 
 Parts = Sequence[tuple[TaskClass, int]]
-"""How many tasks of each class the minimum of a group is."""
+"""The number of tasks of each class in the minimum of a group."""
 
 MAX_TASKS_ADDED = 1_024
-"""As large as so many tasks may be what a group needs free beside its minimum; for more only the minimum has a set."""
+"""The most tasks that a set gets for what a group needs free beside its minimum; for more it gets none."""
 
 SUMMATION_ERROR = 1e-9
 """What sums of shares may lack of a whole task by rounding."""

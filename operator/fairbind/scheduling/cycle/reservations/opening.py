@@ -88,8 +88,7 @@ def may_use(
     """Tell whether a task may use what is reserved, whatever tenants hold. group: of the task; empty: it has none.
 
     So may those for which it is, and one that ends before enough for the first task is expected to be free, or before
-    all is that a group needs. What is reserved for a group is for all its tasks: these are placed together, so one of
-    them takes from what is free on a server what another leaves.
+    all is that a group needs. Reservations of a group are open to all its tasks, because they are placed together.
     """
     is_alike = bool(group) or demand_r == reservation.demand_r
     is_own = is_alike and (tenant, group) == (reservation.tenant, reservation.group)

@@ -13,7 +13,7 @@ import numpy as np
 
 from fairbind.model import NO_DOMAIN, Domains, RunningTask, TaskClass, Wait
 from fairbind.model.reservations import Reservation, ReservationSettings
-from fairbind.model.servers import BoolArray, IndexArray, IntArray
+from fairbind.model.servers import BoolArray, FloatArray, IndexArray, IntArray
 from fairbind.scheduling.cycle.order.siblings import Sibling
 from fairbind.scheduling.cycle.order.sizes import compute_size, find_largest
 from fairbind.scheduling.cycle.reservations.kept import KeptReservations
@@ -22,6 +22,7 @@ from fairbind.scheduling.cycle.reservations.opening import Amounts, find_indices
 from fairbind.scheduling.cycle.reservations.run_times import RunTimes, find_times
 from fairbind.scheduling.cycle.reservations.standings import Standing, Standings
 from fairbind.scheduling.cycle.reservations.view import CycleView
+from fairbind.scheduling.cycle.servers.topology import sum_by_domain
 
 MAX_REVIEWED = 4
 """For so many tenants at a time reservations are made."""
@@ -140,14 +141,10 @@ class Review:
 
     def _may_ever_fit(self, parts: Parts) -> bool:
         """Whether the minimum of a group could be placed on empty servers, each class by itself."""
-        group = parts[0][0].group
-        domains = None if group is None or group.topology is None else group.topology
+        domains, capacity_kr = find_required_domains(parts[0][0]), self._snapshot.servers.capacity_kr
         for task_class, count in parts:
-            allowed = self._end.find_allowed(task_class)
-            if domains is not None and domains.is_required:
-                slots = self._sum_slots(task_class, count, domains.domains)[0].max(initial=0)
-            else:
-                slots = count_slots(self._snapshot.servers.capacity_kr[allowed], task_class.demand_r, count).sum()
+            slots_k = self._count_all_slots(capacity_kr, task_class, count)
+            slots = slots_k.sum() if domains is None else sum_by_domain(slots_k, domains).max(initial=0)
             if slots < count:
                 return False
         return True
@@ -213,17 +210,15 @@ class Review:
         Where the group must be in one domain, so is the set: that of what is reserved already, or the one that is
         expected first.
         """
-        group, tenant = need.task_class.group, need.task_class.tenant
-        topology = None if group is None else group.topology
-        if topology is None or not topology.is_required:
+        domains, tenant = find_required_domains(need.task_class), need.task_class.tenant
+        if domains is None:
             return self._plan_within(need, standings, behind, tenants, None) or ()
-        domain_k, mine = topology.domains.domain_k, self._kept.list_of(tenant)
-        index = find_indices(self._snapshot, [each.server for each in mine])
-        held = {int(domain_k[server]) for server in index.values()}
+        index = find_indices(self._snapshot, [each.server for each in self._kept.list_of(tenant)])
+        held = {int(domains.domain_k[server]) for server in index.values()}
         found = list[Sequence[Reservation]]()
-        if len(held) < 2 and NO_DOMAIN not in held:  # noqa: PLR2004 - labels of servers may have changed
-            for domain in held or self._choose_domains(need, topology.domains):
-                plan = self._plan_within(need, standings, behind, tenants, domain_k == domain)
+        if len(held) <= 1 and NO_DOMAIN not in held:  # labels of servers may have changed
+            for domain in held or self._choose_domains(need, domains):
+                plan = self._plan_within(need, standings, behind, tenants, domains.domain_k == domain)
                 found += [] if plan is None else [plan]
         for each in self._kept.list_of(tenant) if not found else ():
             self._kept.end(each)  # the next review looks at other domains
@@ -273,31 +268,31 @@ class Review:
 
         The more servers a set has, the fewer domains.
         """
-        free_d, holds_d = np.zeros(domains.size, dtype=np.int64), np.ones(domains.size, dtype=np.bool_)
+        free_d, holds_d = np.zeros(domains.size), np.ones(domains.size, dtype=np.bool_)
         for task_class, count in need.parts:
-            slots_d, free_of_d = self._sum_slots(task_class, count, domains)
-            holds_d &= slots_d >= count
-            free_d += free_of_d
+            empty_k, free_k = (
+                self._count_all_slots(amount_kr, task_class, count)
+                for amount_kr in (self._snapshot.servers.capacity_kr, self._end.free.left_rk.T)
+            )
+            holds_d &= sum_by_domain(empty_k, domains) >= count
+            free_d += sum_by_domain(free_k, domains)
         holding = np.flatnonzero(holds_d)
         servers = min(2 * sum(count for _, count in need.parts), MAX_SERVERS_OF_GROUP)
         most = max(2 * MAX_SERVERS_OF_GROUP // max(servers, MAX_LOOKED_AT), 2)
         if len(holding) > most:
-            order_n = (np.arange(len(holding)) - self._number * most) % len(holding)
-            best = np.lexsort((order_n, -free_d[holding]))[: most // 2]
-            holding = np.union1d(holding[best], holding[order_n < most // 2])
+            holding = holding[choose_in_turn(free_d[holding], most, self._number)]
         chosen: list[int] = holding.tolist()
         return chosen
 
-    def _sum_slots(self, task_class: TaskClass, most: int, domains: Domains) -> tuple[IntArray, IntArray]:
-        """Return how many tasks each domain holds when empty, and now, at most so many on a server, shape (D,)."""
+    def _count_all_slots(self, amount_kr: IntArray | FloatArray, task_class: TaskClass, most: int) -> FloatArray:
+        """Return how many tasks each server that a class may use could take, and at most so many, shape (K,).
+
+        amount_kr: what there is for them, base units, shape (K, R).
+        """
         allowed = self._end.find_allowed(task_class)
-        domain_n = domains.domain_k[allowed] + 1  # the first is of servers that are in none
-        free_nr = self._end.free.left_rk[:, allowed].T.astype(np.int64)
-        empty_d, free_d = np.zeros((2, domains.size + 1), dtype=np.int64)
-        capacity_nr = self._snapshot.servers.capacity_kr[allowed]
-        np.add.at(empty_d, domain_n, count_slots(capacity_nr, task_class.demand_r, most))
-        np.add.at(free_d, domain_n, count_slots(free_nr, task_class.demand_r, most))
-        return empty_d[1:], free_d[1:]
+        slots_k = np.zeros(len(amount_kr))
+        slots_k[allowed] = count_slots(amount_kr[allowed].astype(np.int64), task_class.demand_r, most)
+        return slots_k
 
     def _list_ending(self, server: int, standings: Mapping[str, Standing], tenant: str) -> Collection[RunningTask]:
         """Return the tasks on a server that leave it to a group of a tenant: its own, and those of tenants ahead."""
@@ -335,9 +330,7 @@ class Review:
         if len(allowed) > most:
             free_rn = self._end.free.left_rk[:, allowed]
             part_n = np.min([free_rn[r] / demand for r, demand in enumerate(demand_r) if demand > 0], axis=0)
-            order_n = (np.arange(len(allowed)) - self._number * most) % len(allowed)
-            best = np.lexsort((order_n, -part_n))[: most // 2]
-            allowed = np.union1d(allowed[best], allowed[order_n < most // 2])
+            allowed = allowed[choose_in_turn(part_n, most, self._number)]
         names = self._snapshot.servers.names
         self._looked_at.update(dict.fromkeys(names[server] for server in allowed.tolist()))
         chosen: list[int] = allowed.tolist()
@@ -389,6 +382,22 @@ class Review:
 def is_for(reservation: Reservation, task_class: TaskClass) -> bool:
     """Tell whether something is reserved for tasks of a class of its tenant."""
     return (reservation.demand_r, reservation.group) == (task_class.demand_r, task_class.group_name)
+
+
+def find_required_domains(task_class: TaskClass) -> Domains | None:
+    """Return the domains of which the group of a class must be in one; None: there are no such."""
+    topology = None if task_class.group is None else task_class.group.topology
+    return topology.domains if topology is not None and topology.is_required else None
+
+
+def choose_in_turn(worth_n: IntArray | FloatArray, most: int, number: int) -> IndexArray:
+    """Return the positions of so many of a longer list, ascending: half are of the highest worth, half have their turn.
+
+    number: of the look, so that others have their turn the next time.
+    """
+    order_n = (np.arange(len(worth_n)) - number * most) % len(worth_n)
+    best = np.lexsort((order_n, -worth_n))[: most // 2]
+    return np.union1d(best, np.flatnonzero(order_n < most // 2))
 
 
 def count_slots(free_nr: IntArray, demand_r: Sequence[int], most: int) -> IntArray:

@@ -37,7 +37,7 @@ from fairbind.model import (
     SpreadRule,
     TaskClass,
 )
-from fairbind.model.servers import BoolArray, IndexArray
+from fairbind.model.servers import BoolArray, FloatArray, IndexArray
 from fairbind.model.topology import CountArray
 
 NOTHING_HELD: Mapping[Hashable, int] = MappingProxyType({})
@@ -437,3 +437,10 @@ class TopologyState:
                 return _Separation(rule, self.get_counter(rule.counter))
             case LimitRule():
                 return _Limit(rule, self.get_counter(rule.counter))
+
+
+def sum_by_domain(slots_k: FloatArray, domains: Domains) -> FloatArray:
+    """Return the slots of each domain, shape (D,)."""
+    inside_k = domains.domain_k != NO_DOMAIN
+    sums_d = np.bincount(domains.domain_k[inside_k], weights=slots_k[inside_k], minlength=domains.size)
+    return sums_d.astype(np.float64)
