@@ -12,10 +12,12 @@ from fairbind.fairness.problems.allocation import Solution
 from fairbind.fairness.problems.instance import reduce_problem
 from fairbind.fairness.problems.problem import FloatArray, Problem, make_problem
 from fairbind.fairness.solve import compute_allocation
-from fairbind.fairness.solvers.market.market import Market, make_market, sum_others
+from fairbind.fairness.solvers.market.interior_point import find_equilibrium
+from fairbind.fairness.solvers.market.market import Market, make_market, sum_others, with_loads
 from fairbind.fairness.solvers.psdsf.psdsf_active_set import Division, solve_active_set
 from fairbind.fairness.solvers.psdsf.psdsf_market_start import find_market_start, make_feasible
 from fairbind.fairness.solvers.psdsf.server_filling import Sweeps, fill_server
+from fairbind.fairness.solvers.psdsf.tolerances import ACCEPTED_MARKET_GAP, MARKET_GAP
 from fairbind.fairness.solvers.warm import WarmStart
 from fairbind.model.errors import SolverError
 from fairness.eisenberg_gale import compute_eisenberg_gale_totals
@@ -290,6 +292,26 @@ def test_the_market_of_a_division_leads_back_to_it() -> None:
     for is_near in (False, True):
         started = find_market_start(market, exact, is_near=is_near)
         np.testing.assert_allclose(market.get_totals(started.part_ki), market.get_totals(exact.part_ki), rtol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e3])
+def test_a_market_has_an_outcome_however_little_there_is_of_a_server(scale: float) -> None:
+    """An even split may be more than a slot has a thousand times over; the search begins inside all the same."""
+    generator = np.random.default_rng(11)
+    for seed in range(20):
+        market = make_market_of(make_exactly_filling(seed))
+        few_kr = np.where(generator.random(market.load_kri.shape[:2]) < 0.7, scale, 1.0)
+        equilibrium = find_equilibrium(with_loads(market, market.load_kri * few_kr[:, :, None]), gap=MARKET_GAP)
+        assert equilibrium.gap <= ACCEPTED_MARKET_GAP
+        assert (equilibrium.part_ki >= 0).all()
+
+
+def test_a_search_goes_on_from_parts_that_make_no_sense() -> None:
+    """Numbers that went astray point at a slot that none of the tenants needs; the next sweep knows better."""
+    market = make_market_of(make_problem([[4.0, 1.0], [2.0, 2.0]], [[1.0, 0.0], [2.0, 0.0], [0.5, 1.0]]))
+    level_kr = np.full(market.load_kri.shape[:2], np.inf)
+    _, gap = find_division(market, Division(np.where(market.usable_ki, -5.0, 0.0), level_kr))
+    assert gap <= ACCEPTED_GAP
 
 
 def test_sums_of_the_others_keep_small_numbers() -> None:

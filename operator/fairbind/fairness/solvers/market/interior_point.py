@@ -301,6 +301,8 @@ class System:
         market = self.market
         weight_ki = np.where(self.pairs, market.weight_i, 0.0)
         part_ki = 0.5 * weight_ki / np.maximum(weight_ki.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+        # Where a whole server of some tenant is more than its slot, an even split is, too: half of the slot is used.
+        part_ki /= np.maximum(2 * market.get_loads(part_ki).max(axis=1), 1.0)[:, None]
         wanted_i = 0.5 * (self.limit_i - market.elsewhere_i)
         part_ki *= np.where(self.has_limit_i, np.minimum(1.0, wanted_i / market.get_gains(part_ki)), 1.0)
         totals_i = market.get_totals(part_ki)

@@ -80,7 +80,9 @@ def _find_amounts(market: Market, rough: Division) -> tuple[IntArray, FloatArray
     for k in range(servers):
         pending = market.usable_ki[k]
         left_r = np.ones(slots)
-        while pending.any():
+        for _ in range(slots):  # each stops the users of one more
+            if not pending.any():
+                break
             stop = _find_next_full(market.load_kri[k], rough.part_ki[k], rough.level_kr[k], pending, left_r)
             members = np.flatnonzero(pending & (market.load_kri[k, stop] > 0))
             taken_r = market.load_kri[k][:, members] @ rough.part_ki[k, members]
