@@ -58,7 +58,7 @@ kube/client/reviews.MOST_WAITING_PER_ADDRESS kube/writers/pod_messages.EVENTS_PE
 kube/writers/recorder.NOTICES_PER_QUEUE kube/writers/share_reports.MAX_DUE_OF_TENANT
 """
 OF_NODES_AND_ADMINISTRATORS = """
-cluster/state/nodes.MAX_AXES cluster/objects/device_facts.MAX_SHARED_PARTS kube/operator/extender.MOST_NODES
+cluster/state/offered_resources.MAX_AXES cluster/objects/device_facts.MAX_SHARED_PARTS kube/operator/extender.MOST_NODES
 kube/operator/node_fault_log.MOST_NAMES kube/operator/node_fault_log.MOST_LINES kube/operator/list_once.MOST_REPEATS
 kube/operator/journal.MAX_BYTES kube/operator/journal.MAX_WAITING kube/operator/open_gates.AT_ONCE
 kube/client/reflector.LINES_AT_ONCE kube/client/credentials.MOST_KUBECONFIG_BYTES

@@ -9,7 +9,6 @@ from house.tree import find_files
 
 MOST = 15
 KNOWN = {
-    "Servers": 26,
     "ClusterState": 33,
     "Simulation": 27,
     "Recorder": 23,

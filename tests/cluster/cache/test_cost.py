@@ -21,7 +21,7 @@ from fairbind.cluster.classes.snapshot import SnapshotBuilder
 from fairbind.cluster.classes.window import MAX_TENANT_PLACEMENTS
 from fairbind.cluster.filters.relevance import NodeFeatures
 from fairbind.cluster.objects.requests import MAX_RESOURCES
-from fairbind.cluster.state import nodes
+from fairbind.cluster.state import offered_resources
 from fairbind.cluster.tenancy.tenants import parse_tenant
 from fairbind.model import PolicySettings
 from fairbind.scheduling import CycleState, UnschedulableCache, run_cycle
@@ -249,7 +249,7 @@ def test_a_node_with_thousands_of_resources_costs_a_snapshot_little() -> None:
 
 
 def test_of_all_nodes_resources_those_count_that_most_nodes_offer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nodes, "MAX_AXES", 6)
+    monkeypatch.setattr(offered_resources, "MAX_AXES", 6)
     cluster = Cluster()
     cluster.add_nodes(*(make_node(f"m{n}", allocatable={"cpu": "4", f"aa.com/r{n}": "2"}) for n in range(9)))
     cluster.add_nodes(*(make_node(f"n{n}", allocatable={"cpu": "4", "zz.com/gpu": "2"}) for n in range(2)))

@@ -52,9 +52,9 @@ def test_resources_that_no_node_offers_any_more_are_forgotten() -> None:
     cluster = Cluster()
     for number in range(3):
         cluster.add_nodes(make_node("n1", allocatable={"cpu": "4", f"example.com/r{number}": "1"}))
-    assert set(cluster.cache.state.servers._offered) == {"cpu", "example.com/r2"}
+    assert set(cluster.cache.state.servers.offered._allocatable) == {"cpu", "example.com/r2"}
     cluster.cache.nodes.delete(read_node(make_node("n1")))
-    assert not cluster.cache.state.servers._offered
+    assert not cluster.cache.state.servers.offered._allocatable
 
 
 def test_a_decided_pod_has_its_room_until_somebody_else_takes_it() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cluster.builders import Cluster, Json, make_node, make_pod, read_node
-from fairbind.cluster.state import nodes
+from fairbind.cluster.state import offered_resources
 from fairbind.model import PolicySettings
 from seeds import draw_seeds
 
@@ -27,7 +27,7 @@ def test_whatever_comes_and_goes_rows_are_those_that_would_be_made_anew(
 ) -> None:
     """Also where more resources are offered than are axes, so that one takes the place of another."""
     if seed % 2:
-        monkeypatch.setattr(nodes, "MAX_AXES", 6)
+        monkeypatch.setattr(offered_resources, "MAX_AXES", 6)
     draw, cluster, pods = Random(seed), Cluster(), dict[str, Json]()
     cluster.add_pods(*(make_pod(f"w{zone}", nodeSelector={"zone": zone}) for zone in ZONES))
     for step in range(60):

@@ -120,7 +120,7 @@ class ClusterCache:
         settings = settings or PolicySettings()
         if settings != self.state.settings:
             self.state.settings = settings
-            self.state.servers.set_selector(settings.server_selector)
+            self.state.servers.counting.set_selector(settings.server_selector, self.state.servers.states)
             self.state.directory.set_unclaimed(settings.unclaimed)
             self._touch()
 

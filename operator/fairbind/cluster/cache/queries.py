@@ -285,7 +285,7 @@ class Queries:
             overview,
             namespaces=self._state.directory.find_tenants(),
             node_faults=dict(self._state.servers.faults),
-            left_out=self._state.servers.left_out,
+            left_out=self._state.servers.offered.left_out,
             scattered=find_scattered(waits, snapshot.resources),
             refusing_nodes=self._state.servers.refusals.list_refusing(),
         )

@@ -100,7 +100,7 @@ class ClusterState:
         self.rotation = TermRotation()
         self.topology = Topology(self.eligibility, self.anti_affinity, self._find_namespace_labels)
         self.volumes = Volumes(directory.tenant_of, self.eligibility)
-        self.devices = Devices(self._is_placed, self.servers.offers, self.servers.is_offered)
+        self.devices = Devices(self._is_placed, self.servers.offered.changes, self.servers.offered.is_allocatable)
         self.groups = Groups(asking, self.topology.find_domains, self.servers.reserve, kept_seconds)
         self.settings = PolicySettings()
         self.targets: Targets | None = None
@@ -371,7 +371,7 @@ class ClusterState:
         self.usage.declare(self.directory.specs)
 
     def _resolve_counting(self) -> None:
-        for node, counts in self.servers.take_counting():
+        for node, counts in self.servers.counting.take_changes():
             held = [p for uid in self.running.list_uids(node) if isinstance(p := self.entries[uid].position, Bound)]
             pods = [(p.tenant, (p.demand, p.constraints)) for p in held if p.tenant]
             self.usage.set_counting(node, pods, counts=counts)

@@ -89,7 +89,7 @@ class SnapshotBuilder:
         eligibility, servers, volumes = state.eligibility, state.servers, state.volumes
         nodes, closed = eligibility.nodes, state.anti_affinity.closed
         self._answer_changes = Watch(
-            servers.resources, eligibility.answers, eligibility.simplified.changes, servers.claimed
+            servers.offered.axes, eligibility.answers, eligibility.simplified.changes, servers.claimed
         )
         self.closings = Watch(nodes, volumes.limits.changes, volumes.offers.changes)
         self._nomination_changes = Watch(state.nominations.changes)
@@ -117,11 +117,11 @@ class SnapshotBuilder:
         task_classes, changes = self._make_task_classes(whole=whole)
         class_k, class_names = self._grouping.compute(
             self._state.servers.names,
-            self._state.servers.capacity_kr,
-            self._state.servers.capacity.revision,
+            self._state.servers.arrays.capacity_kr,
+            self._state.servers.arrays.capacity.revision,
             self._placements,
             self._state.settings.server_class_tolerance,
-            self._state.servers.usable_k,
+            self._state.servers.arrays.usable_k,
         )
         needs_detail, targets = POLICIES[self._state.settings.policy].needs_detail, self._find_targets()
         target_classes = None if targets is None or not targets.class_names else self._grouping.classify(targets)
@@ -131,10 +131,10 @@ class SnapshotBuilder:
             self._state.usage.set_classes(targets.class_of, len(targets.class_names))
         servers = ServerTable(
             names=self._state.servers.names,
-            capacity_kr=self._state.servers.capacity_kr,
-            free_kr=self._state.servers.free_kr,
-            usable_k=self._state.servers.usable_k,
-            open_k=np.ones_like(self._state.servers.usable_k),  # who tolerates it may go to a cordoned node
+            capacity_kr=self._state.servers.arrays.capacity_kr,
+            free_kr=self._state.servers.arrays.free_kr,
+            usable_k=self._state.servers.arrays.usable_k,
+            open_k=np.ones_like(self._state.servers.arrays.usable_k),  # who tolerates it may go to a cordoned node
             class_k=class_k,
             class_names=class_names,
             taken_keys=self._state.servers.taken_keys,

@@ -83,7 +83,7 @@ class Forecast:
         The arrays of the nodes must be up to date. decided: the nodes as of the last decisions, with their classes;
         None: there were none.
         """
-        free_kr = state.servers.free_kr.copy()
+        free_kr = state.servers.arrays.free_kr.copy()
         class_k = None
         may_move_gated = not state.narrows_to_nodes
         if POLICIES[state.settings.policy].decides_class:
@@ -94,7 +94,7 @@ class Forecast:
 
     def find_free_nodes(self, state: NodeStates, opened: Sequence[PodEntry]) -> list[tuple[PodEntry, str | None]]:
         """Return where pods on their way without capacity get some; those that fit nowhere are unplaced."""
-        return self._seek(state, opened, state.servers.free_kr.copy())
+        return self._seek(state, opened, state.servers.arrays.free_kr.copy())
 
     def _seek(
         self,
@@ -173,7 +173,7 @@ def _find_node(
     fits_k = np.flatnonzero(eligible_k & ((free_kr >= demand_r) | (demand_r == 0)).all(axis=1))
     if not fits_k.size:
         return None
-    server = int(fits_k[int(sum_free_shares(free_kr[fits_k], servers.capacity_kr[fits_k]).argmin())])
+    server = int(fits_k[int(sum_free_shares(free_kr[fits_k], servers.arrays.capacity_kr[fits_k]).argmin())])
     free_kr[server] -= demand_r
     return servers.names[server]
 

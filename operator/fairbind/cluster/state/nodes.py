@@ -11,39 +11,28 @@ Devices that drivers publish, and that pods hold through claims (`devices`), are
 what is free there, because fairbind allocates no devices. Attach slots (`claimed`) are part of both. No pod asks for
 them: what a node attaches is said by rules of its own (`attach_limits`).
 
-The axes are the four resources that every cluster has, and every other that some node offers. A resource that no node
-offers is no axis: nothing can be placed that asks for it, and it would only make every array wider. What nodes have as
-devices only is an axis, and nothing can be placed that asks for it either (`Claimed`). There are
-`MAX_AXES` at most: beyond that a resource that fewer nodes offer is none either, and pods that ask for it wait.
+Three parts have modules of their own: which resources are axes (`offered_resources`), the arrays (`node_arrays`), and
+which nodes count (`counting`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from fairbind.cluster.filters.node_eligibility import Eligibility
-from fairbind.cluster.filters.refusals import find_refusal, is_inside, is_usable
-from fairbind.cluster.objects.facts import BASE_RESOURCES, Amounts, Constraints, Demand, NodeFacts
+from fairbind.cluster.filters.refusals import find_refusal, is_usable
+from fairbind.cluster.objects.facts import Amounts, Constraints, Demand, NodeFacts
 from fairbind.cluster.objects.volume_facts import are_attach_slots
+from fairbind.cluster.state.counting import CountingNodes
 from fairbind.cluster.state.kubelet_refusals import KubeletRefusals
-from fairbind.cluster.state.node_state import Axes, NodeState, compute_rows, number_axes, sum_held
-from fairbind.derived import Derived, Given, Rotation, Setting, Watch
+from fairbind.cluster.state.node_arrays import NodeArrays
+from fairbind.cluster.state.node_state import Axes, NodeState, number_axes, sum_held
+from fairbind.cluster.state.offered_resources import OfferedResources
+from fairbind.derived import Derived, Given, Rotation
 from fairbind.model.servers import BoolArray, IntArray, sum_exactly
-
-MAX_AXES = 128
-"""Resources of all nodes together; each takes 16 bytes of each node in every snapshot that something changed in."""
-
-
-def _count(counts: Counter[str], resources: Iterable[str], sign: int) -> None:
-    """Count one more of each, or one fewer; what becomes zero goes."""
-    for resource in resources:
-        counts[resource] += sign
-        if not counts[resource]:
-            del counts[resource]
 
 
 class Totals(NamedTuple):
@@ -62,14 +51,11 @@ class Claimed(NamedTuple):
 
 
 class Servers:
-    """The state of all nodes, and the arrays over the nodes that exist, in name order.
+    """The state of all nodes, and what follows from it.
 
     faults: by node, what of it could not be read or is left out. refusals: nodes that some pods do not go to for now.
-    offers: which resources are in the allocatable of some node. resources: the axes. capacity: names,
-    capacities and usable nodes.
-    After `flush`: axes, left_out (resources that nodes offer and that are no axes), claimed, names, capacity_kr,
-    free_kr, usable_k, taken_keys, fixed_keys, usable_r, total_r, resting. Arrays that were handed out are never
-    written again.
+    counting: which nodes count. offered: the resources that they have, and the axes. After `flush`: arrays, claimed,
+    taken_keys, fixed_keys, usable_r, total_r, resting.
     """
 
     def __init__(self, eligibility: Eligibility) -> None:
@@ -77,33 +63,32 @@ class Servers:
         self.eligibility = eligibility
         self.faults: dict[str, str] = {}
         self.refusals = KubeletRefusals()
-        self.left_out: tuple[str, ...] = ()
-        self.resources = Setting[Axes](BASE_RESOURCES)
-        self.offers = Given()
-        self.names: tuple[str, ...] = ()
-        self.index: Mapping[str, int] = {}
-        self.capacity_kr: IntArray = np.zeros((0, len(self.axes)), dtype=np.int64)
-        self.free_kr: IntArray = self.capacity_kr.copy()
-        self.usable_k: BoolArray = np.zeros(0, dtype=np.bool_)
-        self.capacity = Given()
+        self.counting = CountingNodes(self._find_node)
+        self.offered = OfferedResources()
+        self.arrays = NodeArrays(self.axes)
         self._ports, self._devices, self._amounts = Given(), Given(), Given()
         self._keys = Derived(self._compute_taken_keys, of=(self._ports, eligibility.nodes))
         self.claimed = Derived(self._find_claimed, of=(self._devices, eligibility.nodes), is_same=_are_equal)
-        self._selector = Setting[tuple[tuple[str, str], ...]](())
-        self._selection = Watch(self._selector)
-        self._totals = Derived(self._sum_totals, of=(self._amounts, self._selector))
-        self._offered: Counter[str] = Counter()
-        self._published: Counter[str] = Counter()
+        self._totals = Derived(self._sum_totals, of=(self._amounts, self.counting.selector))
         self._nodes_to_follow = Rotation[str]()
         self._rows_to_write = Rotation[str]()
-        self._maybe_counting: set[str] = set()
         for each in (self._keys, self.claimed, self._totals):
             each.refresh()
 
     @property
     def axes(self) -> Axes:
         """The resources along which arrays go."""
-        return self.resources.value
+        return self.offered.axes.value
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The nodes, in the order of the arrays."""
+        return self.arrays.names
+
+    @property
+    def index(self) -> Mapping[str, int]:
+        """The places of nodes in the arrays, by name."""
+        return self.arrays.index
 
     @property
     def is_total_stale(self) -> bool:
@@ -135,12 +120,6 @@ class Servers:
         """The keys that system pods take there."""
         return self._keys.value[1]
 
-    def set_selector(self, selector: tuple[tuple[str, str], ...]) -> None:
-        """Take the labels that a node must carry to count at all."""
-        if selector != self._selector.value:
-            self._selector.set(selector)
-            self._maybe_counting.update(self.states)
-
     def put_node(self, node: NodeFacts) -> bool:
         """Take a node; False when nothing changed that lets a pod go where it could not go before."""
         state = self.states.setdefault(node.name, NodeState())
@@ -150,9 +129,9 @@ class Servers:
         if known is not None and is_same_node(known, node):
             state.node = node  # its images may be others
             return False
-        self._count_offered(known, node)
+        self.offered.count_node(known, node)
         if known is None:
-            _count(self._published, state.devices, 1)
+            self.offered.count_devices(state.devices, 1)
         state.node = node
         self._note_node(node.name)
         return True
@@ -162,8 +141,8 @@ class Servers:
         state = self.states.get(name)
         if state is None or state.node is None:
             return False
-        self._count_offered(state.node, None)
-        _count(self._published, state.devices, -1)
+        self.offered.count_node(state.node, None)
+        self.offered.count_devices(state.devices, -1)
         self.eligibility.images.set_images(name, state.node.images, ())
         self._note_fault(name, None)
         state.node = None
@@ -174,39 +153,26 @@ class Servers:
     def _note_node(self, name: str) -> None:
         self._nodes_to_follow.add([name])
         self._amounts.note_change()
-        self._maybe_counting.add(name)
-
-    def take_counting(self) -> list[tuple[str, bool]]:
-        """Return the nodes of which it may be new whether what is held there counts, and whether it does now."""
-        names, self._maybe_counting = sorted(self._maybe_counting), set()
-        return [(name, self._is_counting(name)) for name in names]
-
-    def _is_counting(self, name: str) -> bool:
-        state = self.states.get(name)
-        return state is not None and state.node is not None and is_inside(state.node, self._selector.value)
+        self.counting.note_node(name)
 
     def set_devices(self, name: str, devices: Mapping[str, int]) -> None:
         """Take which devices and attach slots a node has of those that are held through claims, by resource."""
         state = self.states.setdefault(name, NodeState())
         if state.node is not None:
-            _count(self._published, state.devices, -1)
-            _count(self._published, devices, 1)
+            self.offered.count_devices(state.devices, -1)
+            self.offered.count_devices(devices, 1)
             self._devices.note_change()
             self._amounts.note_change()
         state.devices = devices
         self._note_state(name)
         self._drop_if_empty(name)
 
-    def is_offered(self, resource: str) -> bool:
-        """Whether a resource is in the allocatable of some node, as of now."""
-        return self._offered[resource] > 0
-
     def may_use(self, name: str, constraints: Constraints) -> bool:
         """Whether a node is there and takes tasks with these constraints, as of now and not of the last `flush`."""
         state = self.states.get(name)
         if state is None or state.node is None:
             return False
-        return find_refusal(state.node, constraints, self._selector.value) is None
+        return find_refusal(state.node, constraints, self.counting.selector.value) is None
 
     def is_overcommitted(self, name: str, uid: str, amounts: Amounts, conflicting: frozenset[str]) -> bool:
         """Whether more is held on a node than it has, of what these amounts use, or others hold these keys.
@@ -252,9 +218,9 @@ class Servers:
 
     def flush(self) -> None:
         """Bring the arrays up to date."""
-        axes, self.left_out = self._compute_axes()
+        axes = self.offered.choose_axes()
         nodes = {name: self._find_node(name) for name in sorted(self._nodes_to_follow.take_all())}
-        rows, is_all_new = self._rows_to_write.take_all(), self._selection.take()
+        rows, is_all_new = self._rows_to_write.take_all(), self.counting.take_change_of_labels()
         is_list_new = is_all_new or any((node is None) == (name in self.index) for name, node in nodes.items())
         if is_list_new:
             self._set_nodes(nodes, is_all_new=is_all_new)
@@ -268,17 +234,6 @@ class Servers:
             each.refresh()
         self.eligibility.follow_images()
 
-    def _count_offered(self, old: NodeFacts | None, new: NodeFacts | None) -> None:
-        before = len(self._offered)
-        if new is not None:
-            _count(self._offered, (resource for resource, _ in new.allocatable), 1)
-        is_other = len(self._offered) != before
-        before = len(self._offered)
-        if old is not None:
-            _count(self._offered, (resource for resource, _ in old.allocatable), -1)
-        if is_other or len(self._offered) != before:
-            self.offers.note_change()
-
     def _note_fault(self, name: str, fault: str | None) -> None:
         if fault is not None:
             self.faults[name] = fault
@@ -290,49 +245,30 @@ class Servers:
         if state.node is None and state.pods == 0 and not state.devices:
             del self.states[name]
 
-    def _compute_axes(self) -> tuple[Axes, tuple[str, ...]]:
-        """Return the axes, and the resources that are none because there are too many."""
-        counts = self._offered + self._published if self._published else self._offered
-        others = [
-            (-nodes, resource) for resource, nodes in counts.items() if nodes > 0 and resource not in BASE_RESOURCES
-        ]
-        most = MAX_AXES - len(BASE_RESOURCES)
-        ranked = [resource for _, resource in sorted(others)]
-        return BASE_RESOURCES + tuple(sorted(ranked[:most])), tuple(sorted(ranked[most:]))
-
     def _set_nodes(self, changed: Container[str], *, is_all_new: bool) -> None:
         """Take the nodes of now in the place of others. changed: those of which nothing may be kept."""
         nodes = [state.node for _, state in sorted(self.states.items()) if state.node is not None]
         kept = [-1 if node.name in changed else self.index.get(node.name, -1) for node in nodes]
-        self.names = tuple(node.name for node in nodes)
-        self.eligibility.set_nodes(nodes, None if is_all_new else np.array(kept, dtype=np.intp), self._selector.value)
-        self.index = self.eligibility.index
+        self.arrays.names = tuple(node.name for node in nodes)
+        selector = self.counting.selector.value
+        self.eligibility.set_nodes(nodes, None if is_all_new else np.array(kept, dtype=np.intp), selector)
+        self.arrays.index = self.eligibility.index
 
     def _rebuild(self, axes: Axes) -> None:
         """Make arrays for other nodes, or along other axes."""
         states = [self.states[name] for name in self.names]
-        self.resources.set(axes)
-        self.capacity_kr, self.free_kr = compute_rows(states, axes)
-        self.usable_k = self._find_usable(states)
-        self.capacity.note_change()
+        self.offered.axes.set(axes)
+        self.arrays.rebuild(states, axes, self._find_usable(states))
         self._devices.note_change()
 
     def _rewrite(self, places: Sequence[int]) -> None:
-        """Write the rows of some nodes."""
-        states, rows = [self.states[self.names[place]] for place in places], np.array(places, dtype=np.intp)
-        capacity_nr, free_nr = compute_rows(states, self.axes)
-        self.free_kr = self.free_kr.copy()
-        self.free_kr[rows] = free_nr
-        if not self.is_total_stale:
-            return  # as a rule only what tenants' pods hold is another, which is no matter of capacity
-        usable_n = self._find_usable(states)
-        if (self.capacity_kr[rows] != capacity_nr).any() or (self.usable_k[rows] != usable_n).any():
-            self.capacity_kr, self.usable_k = self.capacity_kr.copy(), self.usable_k.copy()
-            self.capacity_kr[rows], self.usable_k[rows] = capacity_nr, usable_n
-            self.capacity.note_change()
+        """Write the rows of some nodes. As a rule only what tenants' pods hold is another, which no total counts."""
+        states = [self.states[self.names[place]] for place in places]
+        usable_n = self._find_usable(states) if self.is_total_stale else None
+        self.arrays.rewrite(np.array(places, dtype=np.intp), states, self.axes, usable_n)
 
     def _find_usable(self, states: Iterable[NodeState]) -> BoolArray:
-        usable = [state.node is not None and is_usable(state.node, self._selector.value) for state in states]
+        usable = [state.node is not None and is_usable(state.node, self.counting.selector.value) for state in states]
         return np.array(usable, dtype=np.bool_)
 
     def _find_node(self, name: str) -> NodeFacts | None:
@@ -342,13 +278,13 @@ class Servers:
     def _find_claimed(self) -> Claimed:
         """Return which nodes have what as devices only."""
         claimed_k: dict[str, BoolArray] = {}
-        for k, name in enumerate(self.names) if self._published else ():
+        for k, name in enumerate(self.names) if self.offered.has_devices else ():
             state = self.states[name]
             if state.node is not None and state.devices:
                 offered = {resource for resource, amount in state.node.allocatable if amount}
                 for resource in state.devices.keys() - offered:
                     claimed_k.setdefault(resource, np.zeros(len(self.names), dtype=np.bool_))[k] = True
-        claimed_only = frozenset(r for r in claimed_k if r in self.axes and not self._offered[r])
+        claimed_only = frozenset(r for r in claimed_k if r in self.axes and not self.offered.is_allocatable(r))
         return Claimed({resource: claimed_k[resource] for resource in self.axes if resource in claimed_k}, claimed_only)
 
     def compute_unclaimed(self) -> IntArray | None:
@@ -356,10 +292,10 @@ class Servers:
 
         Below zero where more are held than are published. They are capacity, and are not free for pods.
         """
-        if not self._published:
+        if not self.offered.has_devices:
             return None
         number = number_axes(self.axes)
-        unclaimed_kr = np.zeros_like(self.capacity_kr)
+        unclaimed_kr = np.zeros_like(self.arrays.capacity_kr)
         for k, name in enumerate(self.names):
             state = self.states[name]
             for resource in state.devices.keys() | state.claimed.keys():
@@ -370,17 +306,17 @@ class Servers:
 
     def compute_counted(self) -> IntArray:
         """Return what counts of each node in the totals, shape (K, R). As of the last `flush`."""
-        counted_kr = np.where(self.usable_k[:, None], self.capacity_kr, 0)
+        counted_kr = np.where(self.arrays.usable_k[:, None], self.arrays.capacity_kr, 0)
         for name in self.resting:
             counted_kr[self.index[name]] = sum_held([self.states[name]], self.axes)
         return counted_kr
 
     def _sum_totals(self) -> Totals:
         """Return what usable nodes have, and what is held on the others that count."""
-        others = [self.names[k] for k in np.flatnonzero(~self.usable_k).tolist()]
-        resting = frozenset(name for name in others if self._is_counting(name))
+        others = [self.names[k] for k in np.flatnonzero(~self.arrays.usable_k).tolist()]
+        resting = frozenset(name for name in others if self.counting.is_counting(name))
         held_r = sum_held([self.states[name] for name in sorted(resting)], self.axes)
-        usable_r = sum_exactly(self.capacity_kr[self.usable_k])
+        usable_r = sum_exactly(self.arrays.capacity_kr[self.arrays.usable_k])
         total_r = tuple(usable + held for usable, held in zip(usable_r, held_r, strict=True))
         return Totals(resting, tuple(usable_r), total_r)
 

@@ -168,7 +168,7 @@ class TenantLimits:
     def __init__(self, eligibility: Eligibility, servers: Servers) -> None:
         self._eligibility = eligibility
         self._servers = servers
-        self._watched = Watch(eligibility.nodes), Watch(servers.capacity)
+        self._watched = Watch(eligibility.nodes), Watch(servers.arrays.capacity)
         self._specs: Mapping[str, TenantSpec] = {}
         self._tree = NO_TREE
         self._own: dict[str, _Own] = {}
@@ -360,8 +360,8 @@ class TenantLimits:
         servers = self._servers
         if resource not in servers.axes:
             return 0
-        counting_k = servers.usable_k & (nodes.domains.domain_k != NO_DOMAIN)
-        amount_k = np.maximum(servers.capacity_kr[counting_k, servers.axes.index(resource)], 0)
+        counting_k = servers.arrays.usable_k & (nodes.domains.domain_k != NO_DOMAIN)
+        amount_k = np.maximum(servers.arrays.capacity_kr[counting_k, servers.axes.index(resource)], 0)
         return sum_exactly(amount_k[:, None])[0]
 
     def _find_nodes(self, selector: LabelSelector | None, known: _Known) -> _Nodes:
