@@ -37,6 +37,7 @@ SIGMA = 1.2
 LENGTHS: Mapping[str, Json] = {
     "exponential": {"exponential": MEAN},
     "fixed": {"uniform": [MEAN, MEAN]},
+    "fixed within 1 %": {"uniform": [0.99 * MEAN, 1.01 * MEAN]},
     "lognormal": {"lognormal": {"median": MEAN / 2.0544, "sigma": SIGMA}},
 }
 
