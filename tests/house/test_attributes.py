@@ -22,7 +22,6 @@ KNOWN = {
     "SnapshotBuilder": 19,
     "AttachLimits": 20,
     "Topology": 18,
-    "ClusterCache": 18,
 }
 
 

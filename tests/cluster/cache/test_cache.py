@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from cluster.builders import Cluster, Json, make_node, make_pod, read_node, read_pod
+from fairbind.cluster.cache.listeners import PodListeners
 from fairbind.cluster.classes.window import MAX_TENANT_PLACEMENTS
 from fairbind.cluster.objects.facts import FAIRBIND_GATE
 from fairbind.cluster.objects.requests import DEFAULT_SHARE, make_demand
@@ -583,7 +584,7 @@ def test_only_tenants_with_pods_that_may_go_somewhere_are_backlogged(cluster: Cl
 
 def test_a_pod_that_its_kubelet_refused_is_told_once_and_only_if_it_is_ours() -> None:
     told: list[str] = []
-    cluster = Cluster(on_rejection=told.append)
+    cluster = Cluster(listeners=PodListeners(rejection=told.append))
     cluster.add_nodes(make_node("n1"))
     refused = {"phase": "Failed", "reason": "OutOfcpu"}
     ours, foreign = make_pod("ours", node="n1"), make_pod("foreign", node="n1", scheduler="default-scheduler")

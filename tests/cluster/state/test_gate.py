@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.builders import Cluster, Json, make_node, make_pod
+from fairbind.cluster.cache.listeners import PodListeners
 from fairbind.cluster.objects.facts import FAIRBIND_GATE
 
 OTHER = "default-scheduler"
@@ -23,7 +24,7 @@ class World(Cluster):
         super().__init__(
             gated_scheduler=gated_scheduler,
             **options,
-            on_arrival=lambda uid, is_bound: self.arrived.append((uid, is_bound)),
+            listeners=PodListeners(arrival=lambda uid, is_bound: self.arrived.append((uid, is_bound))),
         )
         self.add_nodes(make_node("a"), make_node("b"))
 

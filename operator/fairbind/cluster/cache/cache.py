@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 import msgspec
 
 from fairbind.cluster.cache.feeds import Feed
+from fairbind.cluster.cache.listeners import NOBODY, PodListeners
 from fairbind.cluster.cache.object_feeds import make_device_feeds, make_group_feeds, make_volume_feeds
 from fairbind.cluster.cache.queries import ListClosed, Queries
 from fairbind.cluster.classes.cluster_state import ClusterState
@@ -44,11 +45,7 @@ class ClusterCache:
     kept_seconds: for how long places of lost members are kept for their groups; 0: they are not.
     other_names: pods with these schedulerNames are placed, too, as if they had `scheduler_name`.
     is_limited: whether a snapshot shows a tenant's very many different pods one part after the other, as the operator
-    must. on_arrival: called with the UID of a pod of those schedulers that has come to a node (True), or is gone
-    (False). on_opened: called with the UID of such a pod whose gate was opened. on_reserved: called with the UID of
-    such a pod for which other capacity is reserved than was decided for it (True), or none (False).
-    on_rejection: called with what for, when a kubelet refused one of our pods. list_closed: see `Queries`.
-    wall_clock: seconds since the epoch.
+    must. list_closed: see `Queries`. wall_clock: seconds since the epoch.
     volume_feeds, device_feeds, group_feeds: for each kind of object about volumes, devices and groups, where it goes.
     queries: what others ask. state: of the cluster, to be changed by the cache only.
     """
@@ -65,20 +62,14 @@ class ClusterCache:
         kept_seconds: float = 0.0,
         other_names: frozenset[str] = frozenset(),
         is_limited: bool = True,
-        on_arrival: Callable[[str, bool], None] = lambda _uid, _is_bound: None,
-        on_opened: Callable[[str], None] = lambda _uid: None,
-        on_reserved: Callable[[str, bool], None] = lambda _uid, _has_capacity: None,
-        on_rejection: Callable[[str], None] = lambda _rejection: None,
+        listeners: PodListeners = NOBODY,
         list_closed: ListClosed = lambda _tenant, _demand_r, _most_seconds: (),
         wall_clock: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._on_change = on_change
         self._other_names = other_names
-        self._on_rejection = on_rejection
+        self._listeners = listeners
         self._wall_clock = wall_clock
-        self._on_arrival = on_arrival
-        self._on_opened = on_opened
-        self._on_reserved = on_reserved
         directory = Directory(SYSTEM_NAMESPACES | {operator_namespace or "kube-system"})
         self.state = ClusterState(
             scheduler_name,
@@ -203,7 +194,7 @@ class ClusterCache:
         for entry, node in moves:
             entry.assumed = node
             self.state.move(entry)
-            self._on_reserved(entry.facts.uid, node is not None)
+            self._listeners.reserved(entry.facts.uid, node is not None)
 
     def give_back(self, uid: str) -> bool:
         """Take the capacity of a pod whose gate is open and that no node has; it counts in its tenant's share on.
@@ -412,7 +403,7 @@ class ClusterCache:
         if facts.rejection is None or entry is None:
             return
         if facts.scheduler == self.state.scheduler_name:
-            self._on_rejection(facts.rejection)
+            self._listeners.rejection(facts.rejection)
         if isinstance(entry.position, Bound):
             self._follow_kubelet(entry, entry.position, is_refused=True)
 
@@ -454,10 +445,10 @@ class ClusterCache:
             return
         if before.gated and now is not None and not now.gated:
             self._snapshot = None  # from now on other capacity may be reserved for it
-            self._on_opened(before.uid)
+            self._listeners.opened(before.uid)
         is_bound = now is not None and now.node is not None
         if is_bound or now is None or now.terminating:
-            self._on_arrival(before.uid, is_bound)
+            self._listeners.arrival(before.uid, is_bound)
 
     def _remove_pod(self, uid: str) -> None:
         entry = self.state.entries.get(uid)

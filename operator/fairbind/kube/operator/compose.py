@@ -9,6 +9,7 @@ from typing import Any
 from fairbind.cluster.cache.cache import ClusterCache
 from fairbind.cluster.cache.group_conditions import list_awaited_groups, list_group_conditions
 from fairbind.cluster.cache.group_evictions import GroupEvictions
+from fairbind.cluster.cache.listeners import PodListeners
 from fairbind.cluster.cache.tenant_view import TenantView
 from fairbind.cluster.loop.deciding import Decider
 from fairbind.cluster.tenancy.administration import Administration
@@ -72,10 +73,12 @@ class Parts:
             settings.scheduler_name,
             self._note_change,
             **settings.find_cache_fields(),
-            on_arrival=self._note_arrival,
-            on_opened=self._note_opened,
-            on_reserved=self._note_reserved,
-            on_rejection=self._note_rejection,
+            listeners=PodListeners(
+                arrival=self._note_arrival,
+                opened=self._note_opened,
+                reserved=self._note_reserved,
+                rejection=self._note_rejection,
+            ),
             list_closed=self._decider.reservations.list_closed,
             wall_clock=clocks.wall,
         )
