@@ -21,7 +21,6 @@ KNOWN = {
     "Binder": 21,
     "SnapshotBuilder": 19,
     "AttachLimits": 20,
-    "Topology": 18,
 }
 
 

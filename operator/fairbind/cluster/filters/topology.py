@@ -91,6 +91,16 @@ class Worth:
     term: PodTerm
 
 
+class Interned:
+    """Rules and preferences that are in use, so that two which say the same are one object."""
+
+    def __init__(self) -> None:
+        self.rules: WeakValueDictionary[tuple[object, ...], DomainRule] = WeakValueDictionary()
+        self.rule_sets: WeakValueDictionary[tuple[DomainRule, ...], DomainRules] = WeakValueDictionary()
+        self.preferences: WeakValueDictionary[tuple[object, ...], Preference] = WeakValueDictionary()
+        self.preference_sets: WeakValueDictionary[tuple[Preference, ...], Preferences] = WeakValueDictionary()
+
+
 class Topology:
     """Pod terms of waiting pods, and the rules that follow from them."""
 
@@ -114,10 +124,7 @@ class Topology:
         self._domains: dict[object, Domains] = {}
         self._counters: dict[tuple[PodTerm, Domains, str], tuple[int, DomainCounter]] = {}
         self._most_counters = MANY_COUNTERS
-        self._rules: WeakValueDictionary[tuple[object, ...], DomainRule] = WeakValueDictionary()
-        self._rule_sets: WeakValueDictionary[tuple[DomainRule, ...], DomainRules] = WeakValueDictionary()
-        self._pod_terms: WeakValueDictionary[tuple[object, ...], Preference] = WeakValueDictionary()
-        self._preference_sets: WeakValueDictionary[tuple[Preference, ...], Preferences] = WeakValueDictionary()
+        self._interned = Interned()
 
     def take_changed(self) -> frozenset[PodTerm]:
         """Return the terms of which a rule or a closed domain may be another one than when this was asked last."""
@@ -235,7 +242,7 @@ class Topology:
         rules.extend(sorted((self._separate(counter, REPELLED) for counter in counters), key=id))
         if not rules:
             return None
-        return self._rule_sets.setdefault(tuple(rules), DomainRules(tuple(rules)))
+        return self._interned.rule_sets.setdefault(tuple(rules), DomainRules(tuple(rules)))
 
     def _follow_nodes(self) -> None:
         """Forget what was found out of other nodes, or of terms that are gone."""
@@ -266,7 +273,7 @@ class Topology:
         pulls.extend((self._count_carriers(*each), each[0]) for each in coming)
         if pulls:
             pull = PullPreference(tuple(pulls), PULL_WEIGHT)
-            found.append(self._pod_terms.setdefault(("pull", frozenset(Counter(pulls).items())), pull))
+            found.append(self._interned.preferences.setdefault(("pull", frozenset(Counter(pulls).items())), pull))
         if pod_terms is not None and pod_terms.even:
             counters = tuple(
                 (
@@ -277,11 +284,11 @@ class Topology:
                 )
                 for spread_term in pod_terms.even
             )
-            found.append(self._pod_terms.setdefault(("even", counters), EvenPreference(counters, EVEN_WEIGHT)))
+            found.append(self._interned.preferences.setdefault(("even", counters), EvenPreference(counters, EVEN_WEIGHT)))
         if not found:
             return None
         found.extend(self._eligibility.get_server_preferences(constraints))
-        return self._preference_sets.setdefault(tuple(found), Preferences(tuple(found)))
+        return self._interned.preference_sets.setdefault(tuple(found), Preferences(tuple(found)))
 
     def _make_own(
         self,
@@ -319,7 +326,7 @@ class Topology:
 
     def _share(self, key: tuple[object, ...], rule: DomainRule) -> DomainRule:
         """Return the one rule that says the same. key: what it says."""
-        return self._rules.setdefault(key, rule)
+        return self._interned.rules.setdefault(key, rule)
 
     # --- counters ---
 
