@@ -284,7 +284,9 @@ class Topology:
                 )
                 for spread_term in pod_terms.even
             )
-            found.append(self._interned.preferences.setdefault(("even", counters), EvenPreference(counters, EVEN_WEIGHT)))
+            found.append(
+                self._interned.preferences.setdefault(("even", counters), EvenPreference(counters, EVEN_WEIGHT))
+            )
         if not found:
             return None
         found.extend(self._eligibility.get_server_preferences(constraints))
