@@ -9,7 +9,6 @@ from house.tree import find_files
 
 MOST = 15
 KNOWN = {
-    "ClusterState": 33,
     "Simulation": 27,
     "Recorder": 23,
     "Draft": 23,

@@ -131,13 +131,13 @@ class Operator:
 
     def find_waits(self) -> dict[str | None, Wait]:
         """Return why pods wait, by group."""
-        keys = ((wait, self.cache.state.find_queue(wait.first.uid)) for wait in self.cache.state.noted_waits)
+        keys = ((wait, self.cache.state.find_queue(wait.first.uid)) for wait in self.cache.state.policy.waits)
         return {key.group: wait for wait, key in keys if key is not None}
 
     def describe(self) -> tuple[object, ...]:
         """Return what it remembers, as far as it is not just what the API server holds."""
         state = self.cache.state
-        entries = sorted((e.facts.name, e.assumed or "", e.postponed) for e in state.entries.values())
+        entries = sorted((e.facts.name, e.assumed or "", e.postponed) for e in state.pods.entries.values())
         groups = [
             (key, group.past.stood, dict(group.ended), self.kept_of(key)) for key, group in state.groups.by_key.items()
         ]

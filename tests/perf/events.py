@@ -230,7 +230,7 @@ class World:
         is_current = False
         while not is_current:
             snapshot = _time(cache.build_snapshot)
-            is_current = cache.build_snapshot().is_current and not cache.state.to_image
+            is_current = cache.build_snapshot().is_current and not cache.state.queues.to_image
             parts.append((snapshot, _time(self.decide)))
         (first, _), *others = parts
         longest = max([taken + first, *(snapshot for snapshot, _ in others)])

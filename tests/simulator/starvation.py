@@ -150,12 +150,14 @@ def find_first(of_share: Sequence[float], near: float = NEAR) -> float | None:
 
 
 SAID = (
-    "Without reservations it holds nothing, ever. With them it has its whole share in most rows, in the median within",
-    "five mean run times, and no capacity is lost. Whole nodes take longer, as all of a node must come free. Where not:",
+    "Without reservations it holds nothing, ever. With them it has its whole share in most rows, in the median",
+    "within five mean run times, and no capacity is lost. Whole nodes take longer, as all of a node must come",
+    "free. Where not:",
     "",
     "- **Whole nodes with a heavy tail** (16 of 16 CPUs, lognormal): 55 % of the share in the mean, and 7 % idle.",
-    "- **GPUs, where all pods end in the same instant** (fixed): 70 % and 20 %. Best fit spreads the small pods, and the",
-    "  large ones of that instant use up what is reserved. Where run times differ by 1 %, it has all after 3 and 5.",
+    "- **GPUs, where all pods end in the same instant** (fixed): 70 % and 20 %. Best fit spreads the small pods,",
+    "  and the large ones of that instant use up what is reserved. Where run times differ by 1 %, it has all after",
+    "  3 and 5.",
 )
 """What the result shows; to be written again with a new one."""
 

@@ -36,17 +36,17 @@ def test_it_solves_where_a_policy_reads_the_answer(
     cache = cluster.cache
     FairShares(cache, cache.settings.policy).follow()
 
-    assert (cache.state.targets is not None) == has_targets
+    assert (cache.state.policy.targets is not None) == has_targets
 
 
 def test_targets_are_good_for_a_while() -> None:
     cluster = build("4", "8")
     fair_shares = FairShares(cluster.cache, "best-fit-drfh", every=10)
     fair_shares.follow(0)
-    first = cluster.cache.state.targets
+    first = cluster.cache.state.policy.targets
     cluster.cache.pods.apply(read_pod(make_pod("q", namespace="other", requests={"cpu": "1"})))
 
     fair_shares.follow(9)
-    assert cluster.cache.state.targets is first
+    assert cluster.cache.state.policy.targets is first
     fair_shares.follow(10)
-    assert cluster.cache.state.targets is not first
+    assert cluster.cache.state.policy.targets is not first

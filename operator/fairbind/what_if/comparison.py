@@ -149,7 +149,7 @@ def _find_most_frequent(trial: Trial, listed: ListedObjects) -> dict[str, wire.P
 def _count_fitting(trial: Trial, pod: wire.Pod) -> int:
     """Return how many pods like this one the operator's cycle would place beside what runs, if none else waited."""
     uid = f"{ONE_MORE}/{pod.metadata.uid}"
-    spec = make_like(pod.spec, trial.cache.state.scheduler_name)
+    spec = make_like(pod.spec, trial.cache.state.schedulers.own)
     facts = convert_pod(wire.Pod(metadata=_rename(pod.metadata, uid), spec=spec, status=pod.status))
     trial.cache.pods.apply(facts)
     snapshot = trial.cache.build_snapshot()

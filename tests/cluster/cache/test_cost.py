@@ -145,7 +145,7 @@ def test_pods_that_are_pinned_to_one_node_each_have_one_placement() -> None:
 
     assert len({id(each.placement) for each in snapshot.task_classes}) == 1
     assert sum(len(each.tasks) for each in snapshot.task_classes) == PODS
-    assert len(scene.cluster.cache.state.eligibility) == 1
+    assert len(scene.cluster.cache.state.filters.eligibility) == 1
 
 
 @pytest.mark.parametrize("spec", [tolerate, avoid])
@@ -157,7 +157,7 @@ def test_verdicts_and_classes_are_no_more_than_a_tenant_may_have(spec: Spec) -> 
     assert len(snapshot.task_classes) <= MAX_TENANT_PLACEMENTS + 1
     assert len({id(each.placement) for each in snapshot.task_classes}) <= MAX_TENANT_PLACEMENTS + 1
     assert sum(len(each.tasks) for each in snapshot.task_classes) == PODS
-    assert len(scene.cluster.cache.state.eligibility) <= MAX_TENANT_PLACEMENTS + 1
+    assert len(scene.cluster.cache.state.filters.eligibility) <= MAX_TENANT_PLACEMENTS + 1
 
 
 def tell(n: int) -> Json:

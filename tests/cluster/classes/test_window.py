@@ -551,7 +551,7 @@ def test_the_tasks_of_several_queues_are_in_turn_and_the_first_of_all_tells_the_
         for n in range(4)
     ]
     cluster.add_pods(*pods)
-    for queue in cluster.cache.state.queues.values():
+    for queue in cluster.cache.state.queues.by_key.values():
         group.add(compute_sort_key(queue.tasks[0]), queue)
     assert [task.uid for task in group.tasks] == ["uid-p0", "uid-p1", "uid-p2", "uid-p3"]
     assert group.uid == "uid-p0"

@@ -147,7 +147,7 @@ def test_a_term_on_a_node_that_does_not_exist_is_compared_with_nothing() -> None
     term = {"topologyKey": "zone", "labelSelector": {}, "namespaceSelector": {}}
     cluster.add_pods(make_pod("wild", namespace="two", scheduler="another", node="none", affinity=repel(term)))
     assert cluster.find_eligible("uid-waiting") == {"a"}
-    assert not cluster.cache.state.anti_affinity._domains
+    assert not cluster.cache.state.filters.anti_affinity._domains
 
     cluster.add_nodes(make_node("none", labels={"zone": "x"}))
     assert cluster.find_eligible("uid-waiting") == set()
@@ -157,7 +157,7 @@ def test_a_term_on_a_node_that_does_not_exist_is_compared_with_nothing() -> None
     cluster.cache.check_consistent()
     cluster.cache.nodes.delete(read_node(make_node("none")))
     assert cluster.find_eligible("uid-waiting") == {"a"}
-    assert not cluster.cache.state.anti_affinity._domains
+    assert not cluster.cache.state.filters.anti_affinity._domains
 
 
 def make_crowd(count: int) -> Cluster:

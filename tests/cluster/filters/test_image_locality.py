@@ -241,7 +241,7 @@ def test_a_queue_that_is_to_go_over_goes_over_also_under_another_key(monkeypatch
     cluster.add_pods(make_pod("there", node="a", phase="Running", affinity=repelling))
 
     assert find_wishing(cluster) == ["uid-p0", "uid-p1", "uid-p2", "uid-p3"]
-    assert {key.selected_by for key in cluster.cache.state.queues} != {frozenset()}
+    assert {key.selected_by for key in cluster.cache.state.queues.by_key} != {frozenset()}
     cluster.cache.check_consistent()
 
 

@@ -150,5 +150,11 @@ def test_nothing_is_kept_of_pods_that_are_gone() -> None:
     cluster.cache.check_consistent()
 
     state = cluster.cache.state
-    assert not any((state.topology._waiting_carry, state.topology._placed_carry._pods, state.topology._users))
-    assert not any((state.anti_affinity._uses, state.anti_affinity._terms))
+    assert not any(
+        (
+            state.filters.topology._waiting_carry,
+            state.filters.topology._placed_carry._pods,
+            state.filters.topology._users,
+        )
+    )
+    assert not any((state.filters.anti_affinity._uses, state.filters.anti_affinity._terms))

@@ -77,7 +77,7 @@ def test_what_a_pod_of_another_tenant_is_asked_does_not_grow_with_a_tenants_term
             for n in range(20):  # each with a label of its own
                 cluster.add_pods(make_pod(f"g{n}", namespace="good", labels={"app": "web", "job": f"v{n}-0"}))
                 cluster.cache.build_snapshot()
-        selected_by = [queue.selected_by for queue in cluster.cache.state.waiting.by_leaf["good"]]
+        selected_by = [queue.selected_by for queue in cluster.cache.state.queues.waiting.by_leaf["good"]]
         assert max(map(len, selected_by)) <= 128
         cluster.cache.check_consistent()
         return counts["is_met_by"], counts["find_met"]

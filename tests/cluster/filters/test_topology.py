@@ -222,9 +222,15 @@ def test_nothing_is_kept_when_all_pods_are_gone() -> None:
     cluster.cache.check_consistent()
 
     state = cluster.cache.state
-    assert not any((state.topology._watched, state.topology._users, state.topology._carried))
-    assert not any((state.topology.placed._groups, state.topology.placed._selected, state.anti_affinity._uses))
-    assert not state.anti_affinity._terms
+    assert not any((state.filters.topology._watched, state.filters.topology._users, state.filters.topology._carried))
+    assert not any(
+        (
+            state.filters.topology.placed._groups,
+            state.filters.topology.placed._selected,
+            state.filters.anti_affinity._uses,
+        )
+    )
+    assert not state.filters.anti_affinity._terms
 
 
 def test_classes_that_wish_the_same_share_their_rules() -> None:

@@ -143,7 +143,7 @@ def test_a_placed_pod_above_a_limit_holds_what_it_has_with_its_ports() -> None:
     wild = make_pod("wild", node="a", requests={"cpu": "1"}, containers=listen(200), tolerations=tolerate(5_000))
     cluster.add_pods(wild, make_pod("plain", containers=listen(1)))
 
-    facts = cluster.cache.state.entries["uid-wild"].facts
+    facts = cluster.cache.state.pods.entries["uid-wild"].facts
     assert facts.constraints.tolerations == ()
     assert len(facts.constraints.exclusive_keys.taken) == 400
     assert "TCP:1/any" in cluster.cache.build_snapshot().servers.taken_keys[0]
@@ -240,7 +240,7 @@ def test_a_pod_above_the_budget_has_no_verdict_of_its_own_however_often_it_chang
     for change in range(3):
         cluster.add_pods(make_pod("huge", labels={"n": str(change)}, affinity=pod["spec"]["affinity"]))
         assert cluster.get_class("uid-huge").blocked is not None
-        assert len(cluster.cache.state.eligibility) == 1
+        assert len(cluster.cache.state.filters.eligibility) == 1
 
 
 def test_the_guide_names_the_limits() -> None:

@@ -145,7 +145,7 @@ def test_whatever_happens_the_books_equal_those_that_are_rebuilt(seed: int) -> N
                 cluster.add_pods(pods[name])
         if step % 4 == 0:
             cluster.cache.check_consistent()
-            queues = cluster.cache.state.queues
+            queues = cluster.cache.state.queues.by_key
             judged += len({key.unsupported is None for key in queues}) == 2
             for bind in run_cycle(cluster.cache.build_snapshot(), cluster.cache.settings, 0.0).bindings[:1]:
                 cluster.cache.assume(bind.task.uid, bind.server)

@@ -278,7 +278,7 @@ def test_a_pod_that_another_scheduler_may_place_by_a_claim_is_not_refused() -> N
     cluster.add_pods(make_pod("p", requests={GPU: "1"}, scheduler="default-scheduler", schedulingGates=gates))
 
     assert wait_of(cluster, "uid-p") == ("Unschedulable", word_insufficient(GPU))
-    assert find_opened(cluster.cache.state.entries) == []
+    assert find_opened(cluster.cache.state.pods.entries) == []
 
 
 def change_something(cluster: DeviceCluster, dice: random.Random) -> None:

@@ -166,15 +166,15 @@ def test_gates_whose_turn_never_comes_are_found_among_those_that_wait(world: Wor
     system, tenants = make_gated("s", namespace="kube-system"), make_gated("t")
     world.add_pods(system, tenants, make_pod("running", node="a"), make_gated("own", namespace="kube-system"))
     assert [facts.uid for facts in world.cache.queries.find_stray_gates()] == ["uid-s", "uid-own"]
-    assert world.cache.state.gated.keys() == {"uid-s", "uid-t", "uid-own"}
+    assert world.cache.state.pods.gated.keys() == {"uid-s", "uid-t", "uid-own"}
     world.change_pod(system, open_gate)
     world.change_pod(tenants, lambda pod: pod["metadata"].update(deletionTimestamp="2026-01-01T00:01:00Z"))
     world.delete_pod(make_gated("own", namespace="kube-system"))
-    assert not world.cache.state.gated
+    assert not world.cache.state.pods.gated
     again = make_gated("again", namespace="kube-system")
     world.add_pods(again)
     world.change_pod(again, lambda pod: pod["status"].update(phase="Failed"))
-    assert not world.cache.state.gated
+    assert not world.cache.state.pods.gated
 
 
 def test_what_the_other_scheduler_honours_does_not_keep_a_pod_from_its_turn(world: World) -> None:

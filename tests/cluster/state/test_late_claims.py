@@ -296,7 +296,7 @@ def test_all_nodes_at_once_get_the_answer_that_each_gets_alone(seed: int) -> Non
     for book in list(cluster.cache.state.servers.states.values()):
         assert book.node is not None
         name = book.node.name
-        facts = cluster.cache.state.entries["uid-pod"].facts
+        facts = cluster.cache.state.pods.entries["uid-pod"].facts
         planned = cluster.cache.state.volumes.plan(facts, name, dict(book.node.labels))
         cluster.cache.state.volumes.end_plan("uid-pod")
         assert planned == (name in allowed), name

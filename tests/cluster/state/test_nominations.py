@@ -219,7 +219,7 @@ def test_who_may_take_it_follows_the_promises_that_come_and_go(cluster: Cluster)
     assert decide(cluster) == {"mid": "a"}
     cluster.delete_pod(low)
     assert decide(cluster) == {"mid": "a"}
-    assert not any(key.has_reserved for key in cluster.cache.state.queues)
+    assert not any(key.has_reserved for key in cluster.cache.state.queues.by_key)
 
 
 def test_only_classes_that_may_use_it_are_made_anew(cluster: Cluster) -> None:

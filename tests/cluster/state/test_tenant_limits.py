@@ -188,7 +188,7 @@ def check_limits(world: World, before: dict[Any, int]) -> None:
         for n, entry in enumerate(spec.limit):
             for resource, most in entry.amounts:
                 held = 0
-                for pod in state.entries.values():
+                for pod in state.pods.entries.values():
                     node, owner = pod.assumed or pod.facts.node, pod.facts.namespace
                     is_there = node in labels and (entry.selector is None or entry.selector.is_met_by(labels[node]))
                     if name in {owner, specs[owner].parent} and is_there:

@@ -50,7 +50,7 @@ def cycle(cluster: Cluster) -> CycleReport:
 
 
 def count_watched(cluster: Cluster) -> int:
-    return len(cluster.cache.state.topology._users)
+    return len(cluster.cache.state.filters.topology._users)
 
 
 def test_so_many_terms_are_counted_and_the_rest_says_that_it_waits_its_turn() -> None:
@@ -164,5 +164,5 @@ def test_whatever_comes_and_goes_nothing_is_lost(seed: int) -> None:
     for pod in pods.values():
         pod["metadata"]["resourceVersion"] = next_version()
         cluster.cache.pods.delete(read_pod(pod))
-    assert not cluster.cache.state.rotation._tenants
+    assert not cluster.cache.state.filters.rotation._tenants
     assert count_watched(cluster) == 0

@@ -29,6 +29,7 @@ from fairbind.cluster.state.forecast import find_opened
 from fairbind.cluster.state.kubelet_refusals import Rest, TenantRequests, find_kind
 from fairbind.cluster.state.pods import PodEntry, PodRecord, describe_pod, find_detail, find_tenant
 from fairbind.cluster.state.positions import Bound, Waiting
+from fairbind.cluster.state.schedulers import Schedulers
 from fairbind.cluster.tenancy.tenants import SYSTEM_NAMESPACES, Directory, TenantSpec
 from fairbind.model import PolicySettings, ServerTable, Snapshot, Targets, Wait
 from fairbind.scheduling import reads_targets
@@ -72,12 +73,7 @@ class ClusterCache:
         self._wall_clock = wall_clock
         directory = Directory(SYSTEM_NAMESPACES | {operator_namespace or "kube-system"})
         self.state = ClusterState(
-            scheduler_name,
-            directory,
-            gated_scheduler,
-            asking=asking,
-            narrows_to_nodes=narrows_to_nodes,
-            kept_seconds=kept_seconds,
+            Schedulers(scheduler_name, gated_scheduler, asking, narrows_to_nodes), directory, kept_seconds=kept_seconds
         )
         self._builder = SnapshotBuilder(self.state, is_limited=is_limited)
         self._snapshot: Snapshot | None = None
@@ -104,22 +100,22 @@ class ClusterCache:
     @property
     def settings(self) -> PolicySettings:
         """What the administrator chose."""
-        return self.state.settings
+        return self.state.policy.settings
 
     def set_policy(self, settings: PolicySettings | None) -> None:
         """Take new settings; None: the defaults."""
         settings = settings or PolicySettings()
-        if settings != self.state.settings:
-            self.state.settings = settings
+        if settings != self.state.policy.settings:
+            self.state.policy.settings = settings
             self.state.servers.counting.set_selector(settings.server_selector, self.state.servers.states)
             self.state.directory.set_unclaimed(settings.unclaimed)
             self._touch()
 
     def set_targets(self, targets: Targets | None) -> None:
         """Take what the policy's exact mechanism gives, for policies that follow it."""
-        if targets != self.state.targets:
-            self.state.targets = targets
-            if reads_targets(self.state.settings):
+        if targets != self.state.policy.targets:
+            self.state.policy.targets = targets
+            if reads_targets(self.state.policy.settings):
                 self._touch()
 
     def set_tenant(self, spec: TenantSpec) -> None:
@@ -142,10 +138,10 @@ class ClusterCache:
 
         Also when it cannot have its volumes there. joins: whether others of its plan hold their capacity already.
         """
-        entry = self.state.entries.get(uid)
+        entry = self.state.pods.entries.get(uid)
         if entry is None or not isinstance(entry.position, Waiting):
             return False
-        is_ours = not entry.facts.gated and entry.facts.scheduler not in self.state.asking
+        is_ours = not entry.facts.gated and entry.facts.scheduler not in self.state.schedulers.asking
         if entry.facts.claims and is_ours and not self._plan_volumes(entry, node, joins=joins):
             return False  # of any other pod, who places it sees to its volumes
         entry.assumed = node
@@ -155,7 +151,7 @@ class ClusterCache:
 
     def redirect(self, uid: str, node: str) -> None:
         """Let a pod that holds capacity by a decision hold it on this node instead: who places it has chosen so."""
-        entry = self.state.entries[uid]
+        entry = self.state.pods.entries[uid]
         assert entry.assumed is not None
         if entry.facts.node is None and entry.assumed != node:
             entry.assumed = node
@@ -167,7 +163,7 @@ class ClusterCache:
 
         It has the first capacity that comes free. False when it does not wait any more.
         """
-        entry = self.state.entries.get(uid)
+        entry = self.state.pods.entries.get(uid)
         if entry is None or not isinstance(entry.position, Waiting):
             return False
         entry.scales_up = True
@@ -183,7 +179,7 @@ class ClusterCache:
         each of them, and whether it holds capacity.
         """
         self.build_snapshot()
-        opened = [entry for entry in find_opened(self.state.entries) if entry.facts.uid not in but][:most]
+        opened = [entry for entry in find_opened(self.state.pods.entries) if entry.facts.uid not in but][:most]
         self._reserve(self.state.forecast.find_free_nodes(self.state, opened))
         self._snapshot = None
         leaf_of = self.state.directory.leaf_of
@@ -201,7 +197,7 @@ class ClusterCache:
 
         Returns whether it is such a pod.
         """
-        entry = self.state.entries.get(uid)
+        entry = self.state.pods.entries.get(uid)
         if entry is None or entry.facts.node is not None:
             return False
         entry.assumed = None
@@ -223,7 +219,7 @@ class ClusterCache:
 
     def forget(self, uid: str, *, postponed: bool = False) -> None:
         """Take an assumption back: the binding failed. postponed: the pod waits for `resume` before it returns."""
-        entry = self.state.entries.get(uid)
+        entry = self.state.pods.entries.get(uid)
         if entry is not None and (entry.assumed is not None or entry.scales_up):
             self.state.volumes.end_plan(uid)
             entry.assumed, entry.scales_up = None, False
@@ -233,7 +229,7 @@ class ClusterCache:
 
     def back_off(self, uid: str) -> None:
         """Take a waiting pod out of the scheduling order until `resume`; nothing is woken, as nothing becomes free."""
-        entry = self.state.entries.get(uid)
+        entry = self.state.pods.entries.get(uid)
         if entry is not None and isinstance(entry.position, Waiting):
             entry.postponed = True
             self.state.move(entry)
@@ -241,7 +237,7 @@ class ClusterCache:
 
     def resume(self, uid: str) -> None:
         """Let a postponed pod be decided again."""
-        entry = self.state.entries.get(uid)
+        entry = self.state.pods.entries.get(uid)
         if entry is not None and entry.postponed:
             entry.postponed = False
             if self.state.move(entry):
@@ -259,12 +255,12 @@ class ClusterCache:
         more placements or classes than a snapshot holds, the next cycle looks at others of them. Returns whether it
         does. rotates: False leaves it with the same. It also does after a snapshot that was not current.
         """
-        self.state.noted_waits = waits
+        self.state.policy.waits = waits
         goes_on = self.go_on()
         if goes_on or not rotates:  # what was not taken over has not been looked at
             return goes_on
         self._builder.window.note_cycle()
-        rotated = self.state.rotation.rotate()
+        rotated = self.state.filters.rotation.rotate()
         self.state.move_all(rotated)
         is_next_different = self._builder.window.has_more or bool(rotated)
         if is_next_different:
@@ -282,10 +278,10 @@ class ClusterCache:
 
     def find_pod(self, uid: str) -> PodRecord | None:
         """Return a pod that is there and not finished."""
-        entry = self.state.entries.get(uid)
+        entry = self.state.pods.entries.get(uid)
         if entry is None:
             return None
-        tenant = find_tenant(entry.facts, self.state.directory, self.state.scheduler_name)
+        tenant = find_tenant(entry.facts, self.state.directory, self.state.schedulers.own)
         return describe_pod(entry, tenant, find_detail(entry, self.state.volumes, self.state.devices))
 
     def build_snapshot(self, *, whole: bool = False) -> Snapshot:
@@ -294,7 +290,7 @@ class ClusterCache:
         An event may change where thousands of different tasks may go. Then a part of their classes is made again at
         a time, and until then the snapshot is not current. whole: it is.
         """
-        if self._snapshot is None or self.state.to_image or (whole and not self._builder.is_current):
+        if self._snapshot is None or self.state.queues.to_image or (whole and not self._builder.is_current):
             if self.state.forecast.reserved or self.state.forecast.unplaced:
                 self.state.resolve()
                 self.state.servers.flush()
@@ -320,7 +316,7 @@ class ClusterCache:
         Raises InvariantError naming the first difference.
         """
         rebuilt = self._rebuild()
-        while self.state.to_image:
+        while self.state.queues.to_image:
             self.build_snapshot()
         check_same(
             describe(self.build_snapshot(whole=True), self.state.usage, self.state.servers),
@@ -328,30 +324,30 @@ class ClusterCache:
         )
         check_same({"volumes": self.state.volumes.describe()}, {"volumes": rebuilt.state.volumes.describe()})
         check_same({"devices": self.state.devices.describe()}, {"devices": rebuilt.state.devices.describe()})
-        check_same({"wanted": self.state.wanted.describe()}, {"wanted": rebuilt.state.wanted.describe()})
+        check_same({"wanted": self.state.queues.wanted.describe()}, {"wanted": rebuilt.state.queues.wanted.describe()})
         check_same({"groups": self.state.groups.describe()}, {"groups": rebuilt.state.groups.describe()})
         check_same({"limits": self.state.usage.limits.get_held()}, {"limits": rebuilt.state.usage.limits.get_held()})
 
     def _rebuild(self) -> ClusterCache:
         rebuilt = ClusterCache(
-            self.state.scheduler_name,
+            self.state.schedulers.own,
             lambda: None,
-            gated_scheduler=self.state.gated_scheduler,
-            narrows_to_nodes=self.state.narrows_to_nodes,
-            asking=self.state.asking,
+            gated_scheduler=self.state.schedulers.gated,
+            narrows_to_nodes=self.state.schedulers.narrows_to_nodes,
+            asking=self.state.schedulers.asking,
         )
         rebuilt.state.directory = self.state.directory.copy()
-        rebuilt.state.rotation = self.state.rotation.copy()
-        rebuilt.state.anti_affinity.copy_choice(self.state.anti_affinity)
+        rebuilt.state.filters.rotation = self.state.filters.rotation.copy()
+        rebuilt.state.filters.anti_affinity.copy_choice(self.state.filters.anti_affinity)
         rebuilt.state.servers.refusals = self.state.servers.refusals
-        rebuilt.set_policy(self.state.settings)
+        rebuilt.set_policy(self.state.policy.settings)
         for state in self.state.servers.states.values():
             if state.node is not None:
                 rebuilt._put_node(state.node)
         rebuilt.state.volumes.copy_objects(self.state.volumes)
         rebuilt.state.devices.copy_objects(self.state.devices)
         rebuilt.state.groups.copy_objects(self.state.groups)
-        for entry in self.state.entries.values():
+        for entry in self.state.pods.entries.values():
             copy = rebuilt.state.add_entry(entry.facts)
             copy.assumed, copy.postponed, copy.scales_up = entry.assumed, entry.postponed, entry.scales_up
             rebuilt.state.move(copy)
@@ -362,7 +358,7 @@ class ClusterCache:
 
     def _put_named(self, facts: PodFacts) -> None:
         is_other = facts.scheduler in self._other_names
-        self._put_pod(msgspec.structs.replace(facts, scheduler=self.state.scheduler_name) if is_other else facts)
+        self._put_pod(msgspec.structs.replace(facts, scheduler=self.state.schedulers.own) if is_other else facts)
 
     def _put_pod(self, facts: PodFacts) -> None:
         if facts.finished:
@@ -370,7 +366,7 @@ class ClusterCache:
             self.state.groups.finish(facts)
             self._remove_pod(facts.uid)
             return
-        entry = self.state.entries.get(facts.uid)
+        entry = self.state.pods.entries.get(facts.uid)
         if entry is not None and entry.facts.claims != facts.claims:  # the API server lets no client change them
             self._remove_pod(facts.uid)
             entry = None
@@ -381,8 +377,8 @@ class ClusterCache:
         self._note_arrival(entry.facts, facts)
         entry.note_gates(facts, self._wall_clock)
         self.state.update_entry(entry, facts)
-        self.state.note_nominated(facts)
-        self.state.note_gate(entry)
+        self.state.pods.note_nominated(facts, self.state.schedulers.own)
+        self.state.pods.note_gate(entry)
         if facts.node is not None or facts.terminating:
             if entry.assumed == facts.node:
                 self.state.volumes.resolve_plan(facts.uid)
@@ -399,10 +395,10 @@ class ClusterCache:
 
     def _note_rejection(self, facts: PodFacts) -> None:
         """Note that a kubelet refused a pod, if it did."""
-        entry = self.state.entries.get(facts.uid)
+        entry = self.state.pods.entries.get(facts.uid)
         if facts.rejection is None or entry is None:
             return
-        if facts.scheduler == self.state.scheduler_name:
+        if facts.scheduler == self.state.schedulers.own:
             self._listeners.rejection(facts.rejection)
         if isinstance(entry.position, Bound):
             self._follow_kubelet(entry, entry.position, is_refused=True)
@@ -418,8 +414,8 @@ class ClusterCache:
     def _reopen(self, kind: TenantRequests) -> None:
         """Have the classes of a tenant with these requests made again: other nodes rest for them than before."""
         tenant, requests = kind
-        queues = self.state.waiting.iterate_keys(tenant)
-        self.state.queues_to_build.add(key for key in queues if key.demand.real == requests)
+        queues = self.state.queues.waiting.iterate_keys(tenant)
+        self.state.queues.to_build.add(key for key in queues if key.demand.real == requests)
         self._touch()
 
     def advance_rests(self, now: float) -> list[Rest]:
@@ -441,7 +437,7 @@ class ClusterCache:
 
     def _note_arrival(self, before: PodFacts, now: PodFacts | None) -> None:
         """Say when the gate of a pod is open, and when it is not on its way any more. now: None when it is gone."""
-        if before.scheduler != self.state.gated_scheduler and before.scheduler not in self.state.asking:
+        if before.scheduler != self.state.schedulers.gated and before.scheduler not in self.state.schedulers.asking:
             return
         if before.gated and now is not None and not now.gated:
             self._snapshot = None  # from now on other capacity may be reserved for it
@@ -451,7 +447,7 @@ class ClusterCache:
             self._listeners.arrival(before.uid, is_bound)
 
     def _remove_pod(self, uid: str) -> None:
-        entry = self.state.entries.get(uid)
+        entry = self.state.pods.entries.get(uid)
         if entry is not None:
             self._note_arrival(entry.facts, None)
         if self.state.remove_entry(uid) or self.state.groups.has_changed:
@@ -462,15 +458,15 @@ class ClusterCache:
     def _put_node(self, node: NodeFacts) -> None:
         node = msgspec.structs.replace(node, version="")  # of use to the feed only, and another for each node
         if self.state.servers.put_node(node):
-            self.state.anti_affinity.set_node(node.name, node)
+            self.state.filters.anti_affinity.set_node(node.name, node)
             self.state.volumes.set_node(node.name, is_there=True)
             self._touch()
-        elif self.state.eligibility.images.to_score:
+        elif self.state.filters.eligibility.images.to_score:
             self._snapshot = None  # no pod can go where it could not go before, so no cycle is woken
 
     def _remove_node(self, name: str) -> None:
         if self.state.servers.remove_node(name):
-            self.state.anti_affinity.set_node(name, None)
+            self.state.filters.anti_affinity.set_node(name, None)
             self.state.volumes.set_node(name, is_there=False)
             self._touch()
 
@@ -480,12 +476,12 @@ class ClusterCache:
     def _set_namespace(self, name: str, labels: dict[str, str] | None) -> None:
         if self.state.directory.namespaces.get(name) != labels:
             self.state.directory.set_labels(name, labels)
-            self.state.topology.note_labels(name)
-            if name not in self.state.by_namespace:
+            self.state.filters.topology.note_labels(name)
+            if name not in self.state.pods.by_namespace:
                 self.state.directory.forget(name)
             self._touch()
 
     def _touch(self) -> None:
         self._snapshot = None
-        self.state.rotation.changes.note_change()
+        self.state.filters.rotation.changes.note_change()
         self._on_change()

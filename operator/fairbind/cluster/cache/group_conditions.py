@@ -58,7 +58,7 @@ def list_group_conditions(state: ClusterState) -> Iterator[GroupCondition]:
     waits = _find_waits(state)
     for key, facts in sorted(state.groups.pod_groups[GroupFormat.NATIVE].items()):
         group = state.groups.by_key.get(key)
-        if group is None or facts.is_scheduled or not _is_ours(group, state.scheduler_name):
+        if group is None or facts.is_scheduled or not _is_ours(group, state.schedulers.own):
             continue
         wanted = _find_condition(state, group, facts, waits)
         if wanted is not None and wanted.gist != _find_said(facts, wanted):
@@ -102,7 +102,7 @@ def _find_condition(
 def _find_waits(state: ClusterState) -> dict[str, Wait]:
     """Return why pods of groups wait, as the last cycle saw it, by group."""
     found: dict[str, Wait] = {}
-    for wait in state.noted_waits if state.groups.pod_groups[GroupFormat.NATIVE] else ():
+    for wait in state.policy.waits if state.groups.pod_groups[GroupFormat.NATIVE] else ():
         key = state.find_queue(wait.first.uid)
         if key is not None and key.group is not None:
             found.setdefault(key.group, wait)

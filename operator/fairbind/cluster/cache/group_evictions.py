@@ -60,11 +60,11 @@ def _is_stuck(group: Group) -> bool:
 
 def _make(state: ClusterState, uid: str, group: Group) -> MemberEviction | None:
     """Return the eviction of a pod on a node; None: it is the system's, or we do not say when it starts."""
-    entry = state.entries.get(uid)
+    entry = state.pods.entries.get(uid)
     if entry is None or not isinstance(entry.position, Bound) or entry.position.tenant is None:
         return None
     facts, tenant = entry.facts, find_tenant_of_leaf(entry.position.tenant)
-    is_ours = facts.scheduler in {state.scheduler_name, state.gated_scheduler}
+    is_ours = facts.scheduler in {state.schedulers.own, state.schedulers.gated}
     if not is_ours or state.directory.is_of_cluster(facts.namespace):
         return None
     bound, minimum = group.count(Stage.BOUND), group.find_minimum() or 0

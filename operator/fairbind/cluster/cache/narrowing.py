@@ -36,12 +36,12 @@ def find_narrowed(
     """
     if node not in state.servers.index or facts.pin is not None:
         return None  # a pod with a pin names its node itself
-    class_k = find_decided_classes(state.settings, state.targets, build_snapshot)
-    if class_k is None and not state.narrows_to_nodes:
+    class_k = find_decided_classes(state.policy.settings, state.policy.targets, build_snapshot)
+    if class_k is None and not state.schedulers.narrows_to_nodes:
         return None
     servers = build_snapshot().servers
     constraints = state.volumes.constrain(facts) if facts.claims else facts.constraints
-    eligible_k = state.eligibility.get_placement(constraints).eligible_k
+    eligible_k = state.filters.eligibility.get_placement(constraints).eligible_k
     server = state.servers.index[node]
     if class_k is not None:
         in_class_k = class_k == class_k[server]

@@ -91,7 +91,7 @@ def make_volume_feeds(state: ClusterState, touch: Callable[[], None]) -> ObjectF
         def change(name: str, facts: Named | None) -> None:
             before = volumes.versions
             put(name, facts)
-            is_other_answer = state.queues_about_volumes and volumes.versions != before
+            is_other_answer = state.queues.about_volumes and volumes.versions != before
             if volumes.has_stale or volumes.limits.nodes_to_follow or is_other_answer:
                 touch()
 

@@ -62,15 +62,16 @@ class Queries:
 
     def may_use(self, uid: str, node: str) -> bool:
         """Whether a node is still there and one to which a decided pod may go: taints and labels may have changed."""
-        entry = self._state.entries.get(uid)
+        entry = self._state.pods.entries.get(uid)
         if entry is None:
             return True  # the API server will say what became of it
         facts = entry.facts
-        if self.asks(uid) and find_tenant(facts, self._state.directory, self._state.scheduler_name) is None:
+        if self.asks(uid) and find_tenant(facts, self._state.directory, self._state.schedulers.own) is None:
             return True  # nothing is decided for it, so only its scheduler says where it goes
         if facts.pin not in {None, node} or self._is_resting(facts, node):
             return False
-        if not facts.claims or facts.gated or facts.scheduler in self._state.asking:  # who places it sees to them
+        is_seen_to = facts.gated or facts.scheduler in self._state.schedulers.asking  # by who places it
+        if not facts.claims or is_seen_to:
             return self._state.servers.may_use(node, facts.constraints)
         volumes = self._state.volumes
         if volumes.find_claim_trouble(facts) is not None or volumes.find_wanted(facts):
@@ -80,14 +81,14 @@ class Queries:
     def _is_resting(self, facts: PodFacts, node: str) -> bool:
         """Whether a node rests for such pods, if it is we who place them."""
         state = self._state
-        tenant = find_tenant(facts, state.directory, state.scheduler_name)
-        if tenant is None or facts.scheduler != state.scheduler_name:
+        tenant = find_tenant(facts, state.directory, state.schedulers.own)
+        if tenant is None or facts.scheduler != state.schedulers.own:
             return False
         return state.servers.refusals.is_resting(find_kind(tenant, facts.demand.real), node)
 
     def may_await(self, uid: str, node: str) -> bool:
         """Whether a decided pod may go to its node still once its claims are bound: all else that `may_use` asks."""
-        entry = self._state.entries.get(uid)
+        entry = self._state.pods.entries.get(uid)
         if entry is None:
             return True  # its plan is gone, too
         facts, volumes = entry.facts, self._state.volumes
@@ -98,7 +99,7 @@ class Queries:
 
     def has_capacity(self, uid: str, node: str) -> bool:
         """Whether a pod that is decided to go to a node fits there still, given what others bound there since."""
-        entry = self._state.entries.get(uid)
+        entry = self._state.pods.entries.get(uid)
         if entry is None or not isinstance(entry.position, Bound) or entry.position.node != node:
             return True  # the API server will say what became of it
         if entry.facts.claims and self._state.volumes.is_overcommitted(entry.facts):
@@ -108,33 +109,33 @@ class Queries:
 
     def find_generation(self, uid: str) -> int:
         """Return the generation of a pod's spec; 0: the API server counts none, or the pod is gone."""
-        entry = self._state.entries.get(uid)
+        entry = self._state.pods.entries.get(uid)
         return 0 if entry is None else entry.facts.generation
 
     def is_gated(self, uid: str) -> bool:
         """Whether a pod that waits for a decision waits behind our gate."""
-        entry = self._state.entries.get(uid)
+        entry = self._state.pods.entries.get(uid)
         return (
             entry is not None
             and entry.facts.is_behind_our_gate
-            and entry.facts.scheduler == self._state.gated_scheduler
+            and entry.facts.scheduler == self._state.schedulers.gated
         )
 
     def asks(self, uid: str) -> bool:
         """Whether the scheduler of a pod asks which pod is next before it places it."""
-        entry = self._state.entries.get(uid)
-        return entry is not None and entry.facts.scheduler in self._state.asking
+        entry = self._state.pods.entries.get(uid)
+        return entry is not None and entry.facts.scheduler in self._state.schedulers.asking
 
     def scales_up(self, uid: str) -> bool:
         """Whether the gate of a pod is opened, or asked to open, without capacity."""
-        entry = self._state.entries.get(uid)
+        entry = self._state.pods.entries.get(uid)
         return entry is not None and entry.scales_up
 
     def find_opening(self, uid: str, node: str) -> GateOpening | None:
         """Return what is to be done for a pod that waits behind our gate; None when it does not."""
         if not self.is_gated(uid):
             return None
-        facts = self._state.entries[uid].facts
+        facts = self._state.pods.entries[uid].facts
         has_affinity = facts.constraints.required is not None or facts.pin is not None
         nodes = find_narrowed(self._state, self._build_snapshot, facts, node)
         closed = self._find_closed(facts, node)
@@ -144,7 +145,7 @@ class Queries:
 
     def _find_closed(self, facts: PodFacts, node: str) -> list[str]:
         """Return the nodes where a pod must not go that is decided to go to another one, for what is reserved there."""
-        tenant = find_tenant(facts, self._state.directory, self._state.scheduler_name)
+        tenant = find_tenant(facts, self._state.directory, self._state.schedulers.own)
         if tenant is None or facts.pin is not None:
             return []
         demand_r = tuple(compute_vector(facts.demand.real, self._state.servers.axes))
@@ -157,7 +158,7 @@ class Queries:
 
         nodes: best fit first; all on which the filters pass, when there are no more.
         """
-        return self._state.eligibility.get_columns().find_unique(HOSTNAME, nodes[:MOST_HOSTS])
+        return self._state.filters.eligibility.get_columns().find_unique(HOSTNAME, nodes[:MOST_HOSTS])
 
     def find_stray_gates(self) -> list[PodFacts]:
         """Return the pods behind our gate that are never decided, because they belong to no tenant.
@@ -167,17 +168,17 @@ class Queries:
         state = self._state
         return [
             entry.facts
-            for entry in state.gated.values()
-            if entry.facts.scheduler != state.scheduler_name
+            for entry in state.pods.gated.values()
+            if entry.facts.scheduler != state.schedulers.own
             and (
-                entry.facts.scheduler != state.gated_scheduler
-                or find_tenant(entry.facts, state.directory, state.scheduler_name) is None
+                entry.facts.scheduler != state.schedulers.gated
+                or find_tenant(entry.facts, state.directory, state.schedulers.own) is None
             )
         ]
 
     def count_objects(self) -> tuple[int, int]:
         """Return how many nodes and how many pods are known."""
-        return len(self._state.servers.names), len(self._state.entries)
+        return len(self._state.servers.names), len(self._state.pods.entries)
 
     def find_plan(self, uid: str) -> VolumePlan | None:
         """Return how the claims of a pod get volumes; None when they have them, or it is not to have any."""
@@ -196,7 +197,7 @@ class Queries:
 
         Some replica of ours has named the node. Of others' pods, who places them sees to it.
         """
-        name = self._state.scheduler_name
+        name = self._state.schedulers.own
         stray = self._state.volumes.list_claims_of_gone_nodes()
         return {key: node for key, node, pods in stray if pods and all(pod.scheduler == name for pod in pods)}
 
@@ -206,9 +207,9 @@ class Queries:
         A pod is nominated while it has a node and waits there for its volumes. What else we say is stale, whichever
         replica wrote it: the pod waits again, or it has another node. Of pods without claims we say nothing.
         """
-        entries = self._state.entries
+        entries = self._state.pods.entries
         wanted: dict[str, str | None] = {}
-        for uid in self._state.own_nominated:
+        for uid in self._state.pods.own_nominated:
             entry = entries[uid]
             if entry.facts.claims and entry.assumed != entry.facts.nominated_node:
                 wanted[uid] = None
@@ -221,19 +222,19 @@ class Queries:
     @property
     def has_waiting(self) -> bool:
         """Whether any pod waits to be decided."""
-        return bool(self._state.queues)
+        return bool(self._state.queues.by_key)
 
     def __str__(self) -> str:
         return (
             f"{len(self._state.servers.names)} nodes, {len(self._state.directory.namespaces)} namespaces, "
-            f"{len(self._state.directory.specs)} Tenants, {len(self._state.entries)} pods, "
-            f"{sum(len(queue.tasks) for queue in self._state.queues.values())} waiting"
+            f"{len(self._state.directory.specs)} Tenants, {len(self._state.pods.entries)} pods, "
+            f"{sum(len(queue.tasks) for queue in self._state.queues.by_key.values())} waiting"
         )
 
     @property
     def unknown_fairness_resources(self) -> tuple[str, ...]:
         """The fairness resources of the settings that no node has; they are ignored."""
-        chosen = self._state.settings.fairness_resources
+        chosen = self._state.policy.settings.fairness_resources
         if not chosen:
             return ()
         self._build_snapshot()
@@ -246,7 +247,7 @@ class Queries:
         """
         snapshot = self._build_snapshot()
         counting = find_counting(snapshot)
-        if not self._state.settings.fairness_resources:
+        if not self._state.policy.settings.fairness_resources:
             counting = (*counting, PODS)
         states, declared = self._state.directory.compute_states(frozenset(counting)), self._declare_tree()
         known = self._states
@@ -266,7 +267,7 @@ class Queries:
         fair_shares: by tenant, as of the last exact solve. inner_shares: of all that is below each inner tenant.
         """
         snapshot = self._build_snapshot()
-        queues, waits = self._state.queues.values(), self._state.noted_waits
+        queues, waits = self._state.queues.by_key.values(), self._state.policy.waits
         if self._reasons is None or self._reasons[0] is not snapshot or self._reasons[1] is not waits:
             reasons = compute_pending_reasons(queues, waits, self._state.find_queue, snapshot)
             self._reasons = snapshot, waits, reasons

@@ -58,7 +58,7 @@ class TenantView:
     @property
     def policy(self) -> str:
         """The id of the policy."""
-        return self._state.settings.policy
+        return self._state.policy.settings.policy
 
     @property
     def has_order(self) -> bool:
@@ -77,19 +77,19 @@ class TenantView:
     def look(self) -> None:
         """Take why pods wait, as the last cycle saw it."""
         state, self._waits = self._state, {}
-        for wait in state.noted_waits:
+        for wait in state.policy.waits:
             key = state.find_queue(wait.first.uid)
             if key is None:
                 continue
             self._waits[key] = wait
-            if wait.waiting > len(state.queues[key].tasks):  # several queues are one class
+            if wait.waiting > len(state.queues.by_key[key].tasks):  # several queues are one class
                 keys = (state.find_queue(task.uid) for task in wait.task_class.tasks)
                 self._waits.update({other: wait for other in keys if other is not None})
 
     def list_namespaces(self) -> list[tuple[str, str]]:
         """Return tenant and name of each namespace that has pods and belongs to a tenant, sorted."""
         tenants = self._state.directory.find_tenants()
-        return sorted((tenants[name], name) for name in self._state.by_namespace if name in tenants)
+        return sorted((tenants[name], name) for name in self._state.pods.by_namespace if name in tenants)
 
     def list_waiting(self, tenant: str, ranking: TenantRanking | None) -> dict[str, list[WaitingPods]]:
         """Return the pods of a tenant that wait to be decided, by namespace, in the tenant's order.
@@ -124,14 +124,14 @@ class TenantView:
         spec = self._state.directory.specs.get(tenant)
         if spec is None or spec.users_label is None:
             return [tenant]
-        leaves = list(self._state.waiting.list_leaves(tenant))
+        leaves = list(self._state.queues.waiting.list_leaves(tenant))
         return leaves if ranking is None else sorted(leaves, key=ranking.get_leaf_rank)
 
     def _find_queues(self, leaf: str) -> Iterable[TaskQueue]:
-        return self._state.waiting.by_leaf.get(leaf, {}).values()
+        return self._state.queues.waiting.by_leaf.get(leaf, {}).values()
 
     def _find_detail(self, uid: str) -> str | None:
-        return find_detail(self._state.entries[uid], self._state.volumes, self._state.devices)
+        return find_detail(self._state.pods.entries[uid], self._state.volumes, self._state.devices)
 
 
 def _split_by_namespace(queue: TaskQueue) -> Mapping[str, list[Task]]:

@@ -20,7 +20,7 @@ which much is used would look as if it had too much of both, and best fit would 
 
 def find_chosen(state: ClusterState, axes: Axes) -> frozenset[str]:
     """Return the fairness resources that the administrator chose and some node has."""
-    return frozenset(state.settings.fairness_resources or ()).intersection(axes)
+    return frozenset(state.policy.settings.fairness_resources or ()).intersection(axes)
 
 
 @lru_cache(maxsize=8)
@@ -49,7 +49,7 @@ def compute_counts(state: ClusterState, axes: Axes) -> tuple[bool, ...]:
 def _find_scarce(state: ClusterState, axes: Axes, counted: frozenset[str], slots: list[str]) -> frozenset[str]:
     """Return which slots would run out before all of the counted resources."""
     total_r, counts_r, specs = state.servers.total_r, _mark(axes, counted), state.directory.specs
-    return frozenset(r for r in slots if state.wanted.are_slots_scarce(r, axes, total_r, counts_r, specs))
+    return frozenset(r for r in slots if state.queues.wanted.are_slots_scarce(r, axes, total_r, counts_r, specs))
 
 
 @lru_cache(maxsize=32)

@@ -22,15 +22,15 @@ def resolve_groups(state: ClusterState) -> None:
     """Bring waiting members to what Jobs, PodGroups and other members of their groups say now."""
     groups = state.groups
     for namespace, names in groups.take_jobs().items():
-        owned = [uid for uid in state.by_namespace.get(namespace, ()) if _is_owned(state, uid, names)]
+        owned = [uid for uid in state.pods.by_namespace.get(namespace, ()) if _is_owned(state, uid, names)]
         state.move_all(sorted(owned))
     state.move_all(sorted(groups.take_reordered()))
-    state.queues_to_build.add(groups.take_changes())
+    state.queues.to_build.add(groups.take_changes())
 
 
 def _is_owned(state: ClusterState, uid: str, names: set[str]) -> bool:
     """Tell whether the controller of a pod is one of some Jobs."""
-    owner = state.entries[uid].facts.owner
+    owner = state.pods.entries[uid].facts.owner
     return owner is not None and owner.kind == JOB and owner.name in names
 
 

@@ -28,7 +28,7 @@ def follow_growths(state: ClusterState, counted: Iterable[str]) -> bool:
     counted: the resources whose shares are compared. The state of nodes must be flushed, and be flushed again then.
     """
     above = frozenset[str]()
-    if state.running.growing and state.gated_scheduler is None and not state.asking:
+    if state.running.growing and state.schedulers.gated is None and not state.schedulers.asking:
         axes, usable_r = state.servers.axes, state.servers.usable_r
         above = find_above(state.usage, state.running.growing, axes, usable_r, frozenset(counted))
     changed_sides, state.above = above ^ state.above, above

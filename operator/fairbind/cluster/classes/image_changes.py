@@ -24,11 +24,11 @@ def resolve_images(state: ClusterState) -> None:
     Thousands of queues may use an image, each for a class of its own, and an image is no more than a preference. So
     `MAX_CHANGED_QUEUES` of them go over at a time, in their order; at a start all of them.
     """
-    keys = [position.key for position in state.list_waiting(state.images.take_stale())]
-    state.to_image.add(key for key in keys if key.unsupported is None)
-    if not state.to_image:
+    keys = [position.key for position in state.list_waiting(state.filters.images.take_stale())]
+    state.queues.to_image.add(key for key in keys if key.unsupported is None)
+    if not state.queues.to_image:
         return
-    most = find_part(MAX_CHANGED_QUEUES, len(keys)) if state.servers.names else len(state.to_image)
+    most = find_part(MAX_CHANGED_QUEUES, len(keys)) if state.servers.names else len(state.queues.to_image)
     state.move_waiting(_list_with_other_images(state, most))
 
 
@@ -36,12 +36,12 @@ def _list_with_other_images(state: ClusterState, most: int) -> Iterator[tuple[Po
     """Return pods that wait in queues of other images than count now, of so many of these queues at most."""
     changed = 0
     shared: dict[tuple[Constraints, ImageUse], Constraints] = {}
-    for before in state.to_image.take(LOOKS * most):
-        queue = state.queues.get(before)
+    for before in state.queues.to_image.take(LOOKS * most):
+        queue = state.queues.by_key.get(before)
         keys: dict[ImageUse, QueueKey] = {before.constraints.images: before}
         for task in () if queue is None else queue.tasks:
-            entry = state.entries[task.uid]
-            images = state.images.find(entry.facts)
+            entry = state.pods.entries[task.uid]
+            images = state.filters.images.find(entry.facts)
             if images not in keys:
                 made_of = before.constraints, images
                 if made_of not in shared:

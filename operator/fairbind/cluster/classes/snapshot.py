@@ -86,8 +86,8 @@ class SnapshotBuilder:
         self._shape_revision = 0
         self._windowed_tenants: frozenset[str] = frozenset()
         self._answers = Given()
-        eligibility, servers, volumes = state.eligibility, state.servers, state.volumes
-        nodes, closed = eligibility.nodes, state.anti_affinity.closed
+        eligibility, servers, volumes = state.filters.eligibility, state.servers, state.volumes
+        nodes, closed = eligibility.nodes, state.filters.anti_affinity.closed
         self._answer_changes = Watch(
             servers.offered.axes, eligibility.answers, eligibility.simplified.changes, servers.claimed
         )
@@ -95,7 +95,7 @@ class SnapshotBuilder:
         self._nomination_changes = Watch(state.nominations.changes)
         self._restricted = Memo(self._restrict, of=(nodes, closed), most=MAX_PLACEMENTS)
         self._known_rules: dict[_Asked, ClassRules] = {}
-        self.window = Window(eligibility, state.rotation.changes, state.find_block, is_limited=is_limited)
+        self.window = Window(eligibility, state.filters.rotation.changes, state.find_block, is_limited=is_limited)
 
     @property
     def is_current(self) -> bool:
@@ -120,10 +120,10 @@ class SnapshotBuilder:
             self._state.servers.arrays.capacity_kr,
             self._state.servers.arrays.capacity.revision,
             self._placements,
-            self._state.settings.server_class_tolerance,
+            self._state.policy.settings.server_class_tolerance,
             self._state.servers.arrays.usable_k,
         )
-        needs_detail, targets = POLICIES[self._state.settings.policy].needs_detail, self._find_targets()
+        needs_detail, targets = POLICIES[self._state.policy.settings.policy].needs_detail, self._find_targets()
         target_classes = None if targets is None or not targets.class_names else self._grouping.classify(targets)
         if targets is None or target_classes is None:
             self._state.usage.set_classes({}, 0)
@@ -144,7 +144,7 @@ class SnapshotBuilder:
             resources=axes,
             counts_r=compute_counts(self._state, axes),
             fits_r=compute_fits(self._state, axes),
-            fit=self._state.settings.fit,
+            fit=self._state.policy.settings.fit,
             total_r=self._state.servers.total_r,
             servers=servers,
             tenants=self._state.usage.build_tenants(axes, detailed=needs_detail),
@@ -169,7 +169,7 @@ class SnapshotBuilder:
 
     def _find_targets(self) -> Targets | None:
         """Return what the policy's own mechanism gives; the answer of the one before says nothing any more."""
-        targets, settings = self._state.targets, self._state.settings
+        targets, settings = self._state.policy.targets, self._state.policy.settings
         is_own = targets is not None and targets.mechanism == POLICIES[settings.policy].mechanism
         return targets if is_own and reads_targets(settings) else None
 
@@ -178,11 +178,11 @@ class SnapshotBuilder:
         state = self._state
         self._known_rules.clear()
         self._note_changed_placements()
-        state.queues_to_build.add(due.list_next(self._due, state.queues_to_build, whole=whole))
-        choices = self.window.choose(state.waiting, state.queues_to_build)
+        state.queues.to_build.add(due.list_next(self._due, state.queues.to_build, whole=whole))
+        choices = self.window.choose(state.queues.waiting, state.queues.to_build)
         changed_sides = self._windowed_tenants ^ choices.keys()
         for tenant in changed_sides:
-            state.queues_to_build.add(state.waiting.by_leaf.get(tenant, ()))
+            state.queues.to_build.add(state.queues.waiting.by_leaf.get(tenant, ()))
         self._windowed_tenants = frozenset(choices)
         before, self._made = self._made, None
         added, removed = self._follow_queues(choices)
@@ -203,9 +203,10 @@ class SnapshotBuilder:
         self._windowed_classes = windowed_classes
         windowed = tuple(chain.from_iterable(windowed_classes.values()))
         groups = sum(len(choice.groups) for choice in choices.values())
-        if len(state.eligibility) > 2 * (MAX_BOUND_PLACEMENTS + len(self._task_classes) + len(self._due) + groups):
+        most = 2 * (MAX_BOUND_PLACEMENTS + len(self._task_classes) + len(self._due) + groups)
+        if len(state.filters.eligibility) > most:
             shown = (group.first.key for choice in choices.values() for group in choice.groups)
-            state.eligibility.keep_only(key.constraints for key in (*self._task_classes, *self._due, *shown))
+            state.filters.eligibility.keep_only(key.constraints for key in (*self._task_classes, *self._due, *shown))
         after = self._made = (*self._task_classes.values(), *windowed)
         if before is None:
             self._placements.clear()
@@ -218,9 +219,9 @@ class SnapshotBuilder:
         """Build the classes of queues that changed, and return those that came and those that went."""
         state, task_classes = self._state, self._task_classes
         added, removed = list[TaskClass](), list[TaskClass]()
-        for key in state.queues_to_build:
+        for key in state.queues.to_build:
             self._due.discard(key)
-            queue, before, after = state.queues.get(key), task_classes.get(key), None
+            queue, before, after = state.queues.by_key.get(key), task_classes.get(key), None
             if queue is None or key.tenant in windowed:
                 task_classes.pop(key, None)
             else:
@@ -233,7 +234,7 @@ class SnapshotBuilder:
                 added.append(after)
             if before is not None:
                 removed.append(before)
-        state.queues_to_build.take_all()
+        state.queues.to_build.take_all()
         return added, removed
 
     def _count_placements(self, added: Iterable[TaskClass], removed: Iterable[TaskClass]) -> None:
@@ -250,7 +251,7 @@ class SnapshotBuilder:
         may_be_placed = self._state.find_block(queue.key) is None
         if may_be_placed and not is_windowed:
             may_be_placed = queue.is_placeable or self._waits_for_attach_slots(queue)
-        self._state.wanted.set_waiting(queue.key, len(queue.tasks) if may_be_placed else 0)
+        self._state.queues.wanted.set_waiting(queue.key, len(queue.tasks) if may_be_placed else 0)
 
     def _waits_for_attach_slots(self, queue: TaskQueue) -> bool:
         """Whether nodes have too many volumes now, and could take these: they are wanted as if others were moved."""
@@ -284,7 +285,7 @@ class SnapshotBuilder:
             yield group.task_class
         nothing_r = (0,) * len(self._state.servers.axes)
         for reason, tasks in choice.blocked.items():  # whatever these tasks ask for, none is placed
-            placement = self._state.eligibility.get_placement(NO_CONSTRAINTS)
+            placement = self._state.filters.eligibility.get_placement(NO_CONSTRAINTS)
             yield TaskClass(tenant, nothing_r, nothing_r, placement, tasks, blocked=reason)
 
     def _rebuild(self, group: Group) -> None:
@@ -304,7 +305,7 @@ class SnapshotBuilder:
         """Note which queues must be looked at because nodes or placed pods changed."""
         state = self._state
         is_other_answer, is_other_closing = self._answer_changes.take(), self.closings.take()
-        changed_terms = state.topology.take_changed()
+        changed_terms = state.filters.topology.take_changed()
         before, self._shape = self._shape, (state.servers.axes, state.servers.names)
         if is_other_answer:
             self._answers.note_change()
@@ -315,21 +316,21 @@ class SnapshotBuilder:
         elif is_other_closing:
             about = state.groups.has_topology
             self._note_due(
-                key for key in state.queues if key.may_have_rules or key.is_about_volumes or about(key.group)
+                key for key in state.queues.by_key if key.may_have_rules or key.is_about_volumes or about(key.group)
             )
         elif changed_terms:
-            self._note_due(key for key in state.queues if key.is_about(changed_terms))
-        if images := frozenset(state.eligibility.rescored.take_all()):
-            self._note_due(key for key in state.queues if key.is_about_images(images))
+            self._note_due(key for key in state.queues.by_key if key.is_about(changed_terms))
+        if images := frozenset(state.filters.eligibility.rescored.take_all()):
+            self._note_due(key for key in state.queues.by_key if key.is_about_images(images))
         if self._nomination_changes.take():
-            self._note_due(key for key in state.queues if key.has_reserved)
+            self._note_due(key for key in state.queues.by_key if key.has_reserved)
 
     def _note_shape(self) -> None:
         """Note that no class of before goes with the nodes and resources of now."""
         self._shape_revision = self._answers.revision
         keys = list(self._list_unwindowed())
         if len(keys) <= due.MAX_DUE:
-            self._state.queues_to_build.add(keys)
+            self._state.queues.to_build.add(keys)
             return
         self._add_due(key for key in keys if key in self._task_classes)
         self._task_classes.clear()
@@ -337,7 +338,7 @@ class SnapshotBuilder:
 
     def _list_unwindowed(self) -> Iterator[QueueKey]:
         """Return the queues of tenants that have no more than a snapshot shows."""
-        by_tenant = self._state.waiting.by_leaf.items()
+        by_tenant = self._state.queues.waiting.by_leaf.items()
         return chain.from_iterable(queues for tenant, queues in by_tenant if tenant not in self._windowed_tenants)
 
     def _note_due(self, keys: Iterable[QueueKey]) -> None:
@@ -349,11 +350,11 @@ class SnapshotBuilder:
             if key in self._task_classes:
                 fresh.append(key)
             else:  # a tenant's with very many queues, or one that has come just now
-                self._state.queues_to_build.add([key])
+                self._state.queues.to_build.add([key])
         self._add_due(fresh)
 
     def _add_due(self, keys: Iterable[QueueKey]) -> None:
-        self._due.add(due.order(keys, self._state.queues, len(self._due)))
+        self._due.add(due.order(keys, self._state.queues.by_key, len(self._due)))
 
     def _mark_selected_stale(self) -> None:
         """Mark the classes of pods as stale that other terms may select than their queues say."""
@@ -366,7 +367,7 @@ class SnapshotBuilder:
 
     def _build_task_class(self, queue: TaskQueue, simple: Constraints | None = None) -> TaskClass:
         """Return the class of a queue. simple: its constraints by `Eligibility.simplify`; None: they are not known."""
-        servers, eligibility, key = self._state.servers, self._state.eligibility, queue.key
+        servers, eligibility, key = self._state.servers, self._state.filters.eligibility, queue.key
         standing = self._state.groups.find_standing(key.group, servers)
         if simple is None:
             simple = eligibility.simplify(key.constraints)
@@ -380,8 +381,8 @@ class SnapshotBuilder:
         if key.may_have_rules:
             open_ = placement
             if key.pod_terms is not None:
-                open_ = eligibility.share(self._state.topology.close_unlabelled(placement, key.pod_terms))
-            open_ = self._state.topology.reserved.restrict(open_, key.rank, key.pod_terms, key.selected_by)
+                open_ = eligibility.share(self._state.filters.topology.close_unlabelled(placement, key.pod_terms))
+            open_ = self._state.filters.topology.reserved.restrict(open_, key.rank, key.pod_terms, key.selected_by)
             if pin is None:
                 placement = open_
             elif pin.server is not None and not open_.eligible_k[pin.server]:
@@ -401,7 +402,7 @@ class SnapshotBuilder:
 
     def _find_placement(self, key: QueueKey, simple: Constraints, standing: Standing) -> Placement:
         """Return where a class may go by its constraints, its volumes, its group and what nodes have."""
-        servers, eligibility = self._state.servers, self._state.eligibility
+        servers, eligibility = self._state.servers, self._state.filters.eligibility
         placement = eligibility.get_placement_of_simple(simple)
         if servers.claimed.value.by_axis:
             placement = self._close_claimed(placement, key.demand)
@@ -431,7 +432,7 @@ class SnapshotBuilder:
             return base
         eligible_k.flags.writeable = False
         closed = replace(base, eligible_k=eligible_k, rejections=tuple(sorted((+rejections).items())))
-        return self._state.eligibility.share(closed)
+        return self._state.filters.eligibility.share(closed)
 
     def _find_rules(self, key: QueueKey, simple: Constraints) -> ClassRules:
         """Return what topology domains and limits say to a class. simple: its constraints by `Eligibility.simplify`."""
@@ -461,7 +462,7 @@ class SnapshotBuilder:
         rank: Rank,
         limits: TenantRules,
     ) -> ClassRules:
-        topology = self._state.topology
+        topology = self._state.filters.topology
         return ClassRules(
             topology.find_rules(pod_terms, selected_by, constraints, pin, rank, limits.limits),
             # A pinned pod has no choice, so it would like nothing.
@@ -472,14 +473,16 @@ class SnapshotBuilder:
 
     def _restrict(self, base: Placement, repelled: frozenset[PodTerm]) -> Placement:
         """Return a placement without the nodes that placed pods close."""
-        eligibility = self._state.eligibility
-        return eligibility.share(self._state.anti_affinity.restrict(base, repelled, eligibility)) if repelled else base
+        filters = self._state.filters
+        if not repelled:
+            return base
+        return filters.eligibility.share(filters.anti_affinity.restrict(base, repelled, filters.eligibility))
 
     def add_detail(self, snapshot: Snapshot) -> Snapshot:
         """Return a snapshot of now with what each tenant holds task by task and server by server."""
         usages = self._state.usage.by_name
         placements = {
-            constraints: self._state.eligibility.get_placement(constraints)
+            constraints: self._state.filters.eligibility.get_placement(constraints)
             for constraints in choose_bound_placements({name: leaf.kinds for name, leaf in usages.items()})
         }
         tenants = self._state.usage.build_detailed_tenants(snapshot.resources, placements)

@@ -70,7 +70,7 @@ class Extender:
 
     def make_permit(self, uid: str, tenant: str, node: str) -> Permit:
         """Return the permit of a pod for which a cycle decided a node; it holds its capacity there."""
-        entry = self._cache.state.entries[uid]
+        entry = self._cache.state.pods.entries[uid]
         return Permit(tenant, node, self._find_class(node), self._find_likeness(entry, tenant))
 
     def forget(self, uid: str) -> None:
@@ -110,7 +110,7 @@ class Extender:
         All have 0 when the pod has no permit.
         """
         permit = self._permits.find(pod.uid)
-        entry = self._cache.state.entries.get(pod.uid)
+        entry = self._cache.state.pods.entries.get(pod.uid)
         if permit is None or entry is None:
             return [HostPriority(name, 0) for name in names]
         score_n = self._score(entry.facts, names)
@@ -130,7 +130,7 @@ class Extender:
         permit = self._permits.find(pod.uid)
         reason = UNKNOWN if facts is None else None
         if facts is not None and permit is None:
-            reason = self._explain(self._cache.state.entries[facts.uid])
+            reason = self._explain(self._cache.state.pods.entries[facts.uid])
         elif facts is not None and permit is not None:
             reason = self._find_obstacle(facts, permit, node)
         if reason is None and permit is not None:
@@ -172,10 +172,10 @@ class Extender:
         lacks_some = own_fair_share is not None and own_share < own_fair_share - TOLERANCE
         left: dict[str, float] = {}
         for uid in uids:
-            entry = state.entries.get(uid)
+            entry = state.pods.entries.get(uid)
             if entry is None:
                 return False  # the cache is behind, or kube-scheduler is
-            owner = find_tenant(entry.facts, state.directory, state.scheduler_name)
+            owner = find_tenant(entry.facts, state.directory, state.schedulers.own)
             if owner is None or owner == tenant:
                 continue
             share, fair_share = shares.get(owner, (0.0, None))
@@ -195,19 +195,19 @@ class Extender:
     def _find(self, pod: Identity) -> tuple[PodFacts | None, bool]:
         """Return what is known of a pod, and whether it belongs to no tenant, so that nothing is decided for it."""
         state = self._cache.state
-        entry = state.entries.get(pod.uid)
+        entry = state.pods.entries.get(pod.uid)
         if entry is None:
             return None, state.directory.is_system(pod.namespace)
-        return entry.facts, find_tenant(entry.facts, state.directory, state.scheduler_name) is None
+        return entry.facts, find_tenant(entry.facts, state.directory, state.schedulers.own) is None
 
     def _find_reason(self, facts: PodFacts, now: float) -> str | None:
         """Return why a pod may not be placed now; None when it has a permit, from now on at the latest."""
-        if facts.scheduler not in self._cache.state.asking:
+        if facts.scheduler not in self._cache.state.schedulers.asking:
             return OTHER_SCHEDULER
         permit = self._permits.find(facts.uid)
         if permit is not None:
             return BEING_BOUND if permit.is_binding else None
-        entry = self._cache.state.entries[facts.uid]
+        entry = self._cache.state.pods.entries[facts.uid]
         return None if self._take_over(entry, now) else self._explain(entry)
 
     def _take_over(self, entry: PodEntry, now: float) -> bool:
@@ -228,7 +228,7 @@ class Extender:
     def _explain(self, entry: PodEntry) -> str:
         """Return why a known pod has no permit."""
         facts, state = entry.facts, self._cache.state
-        if facts.scheduler not in state.asking:
+        if facts.scheduler not in state.schedulers.asking:
             return OTHER_SCHEDULER
         if facts.node is not None:
             return BEING_BOUND
@@ -245,7 +245,7 @@ class Extender:
         facts = entry.facts
         if facts.claims or facts.nominated_node is not None or facts.unsupported is not None:
             return None  # its volumes, its reserved capacity or its devices are its own
-        selected_by = self._cache.state.anti_affinity.find_terms(facts.namespace, facts.labels)
+        selected_by = self._cache.state.filters.anti_affinity.find_terms(facts.namespace, facts.labels)
         return (
             *(tenant, facts.priority, facts.demand, facts.constraints, facts.pin, facts.pod_terms),
             *(facts.repels, selected_by),
@@ -254,7 +254,7 @@ class Extender:
     def _find_class(self, node: str) -> ClassNodes | None:
         """Return the nodes of the decided class; None when the policy decides no class."""
         state = self._cache.state
-        class_k = find_decided_classes(state.settings, state.targets, self._cache.build_snapshot)
+        class_k = find_decided_classes(state.policy.settings, state.policy.targets, self._cache.build_snapshot)
         index = state.servers.index
         return None if class_k is None or node not in index else ClassNodes(index, class_k, int(class_k[index[node]]))
 
@@ -269,7 +269,7 @@ class Extender:
 
     def _find_usable(self, facts: PodFacts, names: Sequence[str]) -> list[bool]:
         """Return which nodes take such pods of tenants, as the binder will ask: the policy may rule nodes out."""
-        eligible_k = self._cache.state.eligibility.get_placement(facts.constraints).eligible_k
+        eligible_k = self._cache.state.filters.eligibility.get_placement(facts.constraints).eligible_k
         index = self._cache.state.servers.index
         return [name in index and bool(eligible_k[index[name]]) for name in names]
 
@@ -294,7 +294,7 @@ class Extender:
         free_nr, known_n = self._find_free(facts, "" if permit is None else permit.node, names)
         index = self._cache.state.servers.index
         demand_r = compute_vector(facts.demand.real, snapshot.resources)
-        score = POLICIES[self._cache.state.settings.policy].build_fit(snapshot).build_score(demand_r)
+        score = POLICIES[self._cache.state.policy.settings.policy].build_fit(snapshot).build_score(demand_r)
         servers = np.array([max(index.get(name, 0), 0) for name in names], dtype=np.intp)
         with np.errstate(divide="ignore", invalid="ignore"):
             scores = score.score_many(servers, np.maximum(free_nr, 0).T.astype(np.float64))

@@ -27,14 +27,17 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.objects.facts import MOST_HOSTS
 from fairbind.cluster.state.node_state import compute_vector
 from fairbind.cluster.state.nodes import Servers
+from fairbind.cluster.state.pod_filters import PodFilters
+from fairbind.cluster.state.pod_index import PodIndex
 from fairbind.cluster.state.pods import PodEntry
+from fairbind.cluster.state.policy import PolicyState
 from fairbind.cluster.state.positions import Bound, Opened
+from fairbind.cluster.state.schedulers import Schedulers
 from fairbind.cluster.state.volumes import Volumes
-from fairbind.model import PolicySettings, ServerTable
+from fairbind.model import ServerTable
 from fairbind.model.servers import BoolArray, IntArray, sum_free_shares
 from fairbind.scheduling import POLICIES
 
@@ -42,12 +45,12 @@ from fairbind.scheduling import POLICIES
 class NodeStates(Protocol):
     """The state, as far as free capacity on nodes is concerned."""
 
-    entries: dict[str, PodEntry]
+    schedulers: Schedulers
+    pods: PodIndex
     servers: Servers
-    eligibility: Eligibility
+    filters: PodFilters
     volumes: Volumes
-    settings: PolicySettings
-    narrows_to_nodes: bool
+    policy: PolicyState
 
 
 class Forecast:
@@ -85,8 +88,8 @@ class Forecast:
         """
         free_kr = state.servers.arrays.free_kr.copy()
         class_k = None
-        may_move_gated = not state.narrows_to_nodes
-        if POLICIES[state.settings.policy].decides_class:
+        may_move_gated = not state.schedulers.narrows_to_nodes
+        if POLICIES[state.policy.settings.policy].decides_class:
             may_move_gated = decided is not None and decided.names is state.servers.names
             class_k = decided.class_k if decided is not None and may_move_gated else None
         lost = self._take_back(state.servers, free_kr, may_move_gated=may_move_gated)
@@ -164,7 +167,7 @@ def _find_node(
     servers, facts = state.servers, entry.facts
     demand_r = _find_demand(entry, servers)
     constraints = state.volumes.constrain(facts) if facts.claims else facts.constraints
-    eligible_k = state.eligibility.get_placement(constraints).eligible_k
+    eligible_k = state.filters.eligibility.get_placement(constraints).eligible_k
     if in_class_k is not None:
         eligible_k = eligible_k & in_class_k
         if np.count_nonzero(eligible_k) > MOST_HOSTS:
