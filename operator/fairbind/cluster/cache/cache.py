@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 import msgspec
 
 from fairbind.cluster.cache.feeds import Feed
-from fairbind.cluster.cache.listeners import NOBODY, PodListeners
+from fairbind.cluster.cache.listeners import NO_LISTENERS, PodListeners
 from fairbind.cluster.cache.object_feeds import make_device_feeds, make_group_feeds, make_volume_feeds
 from fairbind.cluster.cache.queries import ListClosed, Queries
 from fairbind.cluster.classes.cluster_state import ClusterState
@@ -63,7 +63,7 @@ class ClusterCache:
         kept_seconds: float = 0.0,
         other_names: frozenset[str] = frozenset(),
         is_limited: bool = True,
-        listeners: PodListeners = NOBODY,
+        listeners: PodListeners = NO_LISTENERS,
         list_closed: ListClosed = lambda _tenant, _demand_r, _most_seconds: (),
         wall_clock: Callable[[], float] = lambda: 0.0,
     ) -> None:

@@ -1,4 +1,4 @@
-"""Who is told of what happens to pods."""
+"""The listeners of a cache: functions that it calls when something happens to a pod."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PodListeners:
-    """Who is told of pods.
+    """The functions that a cache calls, by what happened; by default they do nothing.
 
-    arrival: with the UID of a pod of a scheduler that asks or is gated, which has come to a node (True), or is gone
-    (False). opened: with the UID of such a pod whose gate was opened. reserved: with the UID of such a pod for which
-    other capacity is reserved than was decided for it (True), or none (False). rejection: with what for, when a kubelet
+    arrival: gets the UID of a pod of a scheduler that asks or is gated, which has come to a node (True), or is gone
+    (False). opened: gets the UID of such a pod whose gate was opened. reserved: gets the UID of such a pod for which
+    other capacity is reserved than was decided for it (True), or none (False). rejection: gets what for, when a kubelet
     refused one of our pods.
     """
 
@@ -22,4 +22,4 @@ class PodListeners:
     rejection: Callable[[str], None] = lambda _rejection: None
 
 
-NOBODY = PodListeners()
+NO_LISTENERS = PodListeners()

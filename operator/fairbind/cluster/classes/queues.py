@@ -1,4 +1,4 @@
-"""Who waits, by class, and which of these queues must be looked at."""
+"""The queues of waiting pods, by class, and lists of those that must be looked at."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fairbind.derived import Rotation
 
 
 class Queues:
-    """by_key: the queues. waiting: the same by tenant.
+    """The queues of all waiting pods. by_key: by class. waiting: by tenant.
 
     wanted: pods that hold or may be placed, the latter as of the last snapshot. about_volumes: how many bring volumes
     that are counted, or want some. to_build: those that changed since the last snapshot. to_select: pods that wait and

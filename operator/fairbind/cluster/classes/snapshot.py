@@ -115,36 +115,38 @@ class SnapshotBuilder:
         axes = self._state.servers.axes
         self._state.resolve_limits()
         task_classes, changes = self._make_task_classes(whole=whole)
+        nodes, settings = self._state.servers, self._state.policy.settings
+        arrays = nodes.arrays
         class_k, class_names = self._grouping.compute(
-            self._state.servers.names,
-            self._state.servers.arrays.capacity_kr,
-            self._state.servers.arrays.capacity.revision,
+            arrays.names,
+            arrays.capacity_kr,
+            arrays.capacity.revision,
             self._placements,
-            self._state.policy.settings.server_class_tolerance,
-            self._state.servers.arrays.usable_k,
+            settings.server_class_tolerance,
+            arrays.usable_k,
         )
-        needs_detail, targets = POLICIES[self._state.policy.settings.policy].needs_detail, self._find_targets()
+        needs_detail, targets = POLICIES[settings.policy].needs_detail, self._find_targets()
         target_classes = None if targets is None or not targets.class_names else self._grouping.classify(targets)
         if targets is None or target_classes is None:
             self._state.usage.set_classes({}, 0)
         else:
             self._state.usage.set_classes(targets.class_of, len(targets.class_names))
         servers = ServerTable(
-            names=self._state.servers.names,
-            capacity_kr=self._state.servers.arrays.capacity_kr,
-            free_kr=self._state.servers.arrays.free_kr,
-            usable_k=self._state.servers.arrays.usable_k,
-            open_k=np.ones_like(self._state.servers.arrays.usable_k),  # who tolerates it may go to a cordoned node
+            names=arrays.names,
+            capacity_kr=arrays.capacity_kr,
+            free_kr=arrays.free_kr,
+            usable_k=arrays.usable_k,
+            open_k=np.ones_like(arrays.usable_k),  # who tolerates it may go to a cordoned node
             class_k=class_k,
             class_names=class_names,
-            taken_keys=self._state.servers.taken_keys,
-            fixed_keys=self._state.servers.fixed_keys,
+            taken_keys=nodes.taken_keys,
+            fixed_keys=nodes.fixed_keys,
         )
         return Snapshot(
             resources=axes,
             counts_r=compute_counts(self._state, axes),
             fits_r=compute_fits(self._state, axes),
-            fit=self._state.policy.settings.fit,
+            fit=settings.fit,
             total_r=self._state.servers.total_r,
             servers=servers,
             tenants=self._state.usage.build_tenants(axes, detailed=needs_detail),

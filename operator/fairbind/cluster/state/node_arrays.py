@@ -12,7 +12,7 @@ from fairbind.model.servers import BoolArray, IntArray
 
 
 class NodeArrays:
-    """What nodes have and what is free there.
+    """The capacity of nodes and what is free there.
 
     names: of the nodes. index: their places, by name. capacity_kr, free_kr: along the axes. usable_k: which take pods
     at all. capacity: changes when names, capacities or usable nodes are others.

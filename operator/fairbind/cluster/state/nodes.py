@@ -12,7 +12,7 @@ what is free there, because fairbind allocates no devices. Attach slots (`claime
 them: what a node attaches is said by rules of its own (`attach_limits`).
 
 Three parts have modules of their own: which resources are axes (`offered_resources`), the arrays (`node_arrays`), and
-which nodes count (`counting`).
+which nodes count (`counting_nodes`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fairbind.cluster.filters.node_eligibility import Eligibility
 from fairbind.cluster.filters.refusals import find_refusal, is_usable
 from fairbind.cluster.objects.facts import Amounts, Constraints, Demand, NodeFacts
 from fairbind.cluster.objects.volume_facts import are_attach_slots
-from fairbind.cluster.state.counting import CountingNodes
+from fairbind.cluster.state.counting_nodes import CountingNodes
 from fairbind.cluster.state.kubelet_refusals import KubeletRefusals
 from fairbind.cluster.state.node_arrays import NodeArrays
 from fairbind.cluster.state.node_state import Axes, NodeState, number_axes, sum_held

@@ -1,4 +1,4 @@
-"""Which resources nodes have, and the axes along which arrays go because of them.
+"""The resources that nodes have, and the axes along which arrays go because of them.
 
 The axes are the four resources that every cluster has, and every other that some node offers. A resource that no node
 offers is no axis: nothing can be placed that asks for it, and it would only make every array wider. What nodes have as
@@ -20,7 +20,7 @@ MAX_AXES = 128
 
 
 class OfferedResources:
-    """How many nodes have each resource, as allocatable and as devices.
+    """Counts of the nodes that have each resource, as allocatable and as devices.
 
     changes: of what is in the allocatable of some node. axes: the resources along which arrays go. left_out: those that
     nodes offer and that are no axes.
@@ -35,11 +35,11 @@ class OfferedResources:
 
     @property
     def has_devices(self) -> bool:
-        """Whether some node has devices or attach slots."""
+        """Tell whether some node has devices or attach slots."""
         return bool(self._devices)
 
     def is_allocatable(self, resource: str) -> bool:
-        """Whether a resource is in the allocatable of some node."""
+        """Tell whether a resource is in the allocatable of some node."""
         return self._allocatable[resource] > 0
 
     def count_node(self, old: NodeFacts | None, new: NodeFacts | None) -> None:

@@ -12,7 +12,7 @@ from fairbind.cluster.state.term_rotation import TermRotation
 
 
 class PodFilters:
-    """eligibility: what pods say of nodes. anti_affinity, topology: what they say of one another.
+    """The filters. eligibility: what pods say of nodes. anti_affinity, topology: what they say of one another.
 
     rotation: whose pod terms are looked at. images: those of pods and nodes.
     """

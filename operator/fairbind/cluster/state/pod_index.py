@@ -7,7 +7,7 @@ from fairbind.cluster.state.pods import PodEntry
 
 
 class PodIndex:
-    """entries: pods by UID. by_namespace: their UIDs.
+    """An index of all pods. entries: by UID. by_namespace: their UIDs.
 
     own_nominated: our own unbound pods that say that they are nominated. gated: pods whose only gate is ours.
     """

@@ -1,4 +1,4 @@
-"""What the administrator chose, and what was found out under it."""
+"""The policy: settings of the administrator, and results that hold for the whole cluster."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fairbind.model import PolicySettings, Targets, Wait
 
 
 class PolicyState:
-    """settings: the administrator's. targets: what the exact mechanism gives; None: nothing yet.
+    """The policy as of now. settings: the administrator's. targets: what the exact mechanism gives; None: nothing yet.
 
     waits: why classes wait, as the last cycle saw it.
     """

@@ -1,4 +1,4 @@
-"""Whose pods are whose: by the name of the scheduler that they ask for."""
+"""The names of schedulers that pods ask for, by what is done with such pods."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Schedulers:
-    """own: the schedulerName of the pods that are placed here.
+    """Names of schedulers. own: of the pods that are placed here.
 
     gated: the other scheduler whose pods are rationed; None: there is none. asking: schedulers that ask whose turn it
     is before they place a pod. narrows_to_nodes: see `narrowing`.

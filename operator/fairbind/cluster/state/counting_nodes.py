@@ -1,4 +1,4 @@
-"""Which nodes count at all: those that carry the labels that the operator was told to look for."""
+"""The nodes that count at all: those that carry the labels that the operator was told to look for."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class CountingNodes:
         self._maybe_new.add(name)
 
     def is_counting(self, name: str) -> bool:
-        """Whether what is held on a node counts."""
+        """Tell whether what is held on a node counts."""
         node = self._find_node(name)
         return node is not None and is_inside(node, self.selector.value)
 
